@@ -2,6 +2,7 @@
 #include "core/node/node_plan.h"
 
 #include "core/execute/cpu/activation_form.h"
+#include "core/execute/cpu/kernels.h"
 #include "core/node/fingerprint.h"
 
 namespace moorage::core {
@@ -42,7 +43,9 @@ uint64_t fingerprint_of(const model &of, arithmetic numbers) {
         for (const mlp_weights &expert : layer.experts)
             for (const matrix *one : {&expert.gate, &expert.up, &expert.down}) {
                 add_first_bytes(made, *one);
-                made.add(static_cast<uint64_t>(form_of(numbers, one->type)));
+                const activation_form form = form_of(numbers, one->type);
+                made.add(static_cast<uint64_t>(form));
+                if (form == activation_form::bfloats) made.add(pair_products());
             }
     }
     return made.value();

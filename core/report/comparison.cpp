@@ -225,9 +225,8 @@ void mark_pareto(comparison_view &view, const comparison &compared,
         const run_report &report = compared.rows[i].report;
         const auto quality = quality_of(report);
         if (view.offline[i] || !report.misfit.empty() || !quality || time_ms(report) <= 0) continue;
-        by_field[fields[i]].push_back({i,
-                                       {view.slots[i] + view.storage_bytes[i],
-                                        &compared.rows[i], stable(*quality)}});
+        by_field[fields[i]].push_back(
+            {i, {view.slots[i] + view.storage_bytes[i], &compared.rows[i], stable(*quality)}});
     }
     for (const auto &entry : by_field) {
         const auto &rows = entry.second;

@@ -3,6 +3,9 @@
 // to five nodes, in batches, with prefill and without, against the run that has all to itself.
 #include <doctest/doctest.h>
 
+#include "core/execute/cpu/kernels.h"
+#include "core/execute/cpu/kernels_vector.h"
+#include "core/node/fingerprint.h"
 #include "tests/golden/node_fixture.h"
 
 namespace nodes_test {
@@ -169,6 +172,22 @@ TEST_CASE("callers at the same time get what each would alone") {
     CHECK(all.nodes.front().node().serving().figures().calls ==
           results[0].calls.calls + results[1].calls.calls + results[2].calls.calls +
               results[3].calls.calls);
+}
+
+TEST_CASE("processors that sum pairs of bf16 in other orders tell each other apart, in fast") {
+    const auto of = open_or_fail(std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+    const auto all = [&] {
+        return std::tuple(std::string(pair_products()), fingerprint_of(*of, arithmetic::fast),
+                          fingerprint_of(*of, arithmetic::exact));
+    };
+    const auto [usual, usual_fast, usual_exact] = all();
+    use_matrix_registers(false);
+    const auto [other, other_fast, other_exact] = all();
+    use_matrix_registers(true);
+    CHECK((usual == other) == (usual_fast == other_fast));
+    CHECK((usual == "amx") == (usual != other));
+    CHECK(usual_exact == other_exact);
+    CHECK(usual_exact != usual_fast);
 }
 
 }  // namespace nodes_test

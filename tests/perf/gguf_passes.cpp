@@ -3,6 +3,7 @@
 //
 //   gguf_passes write FILE RECIPE [LAYERS]     bf16, q8_0, q4_0, q4_k_m, q6_k or mxfp4; 2 layers
 //   gguf_passes run FILE ARITHMETIC THREADS PROMPT TOKENS
+//                            exact, fast, or fast-vectors: without matrix registers
 //
 // The second prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same
 // of TOKENS further ones, bytes of weights read for each of those, bytes per second that this
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "core/execute/cpu/forward.h"
+#include "core/execute/cpu/kernels_vector.h"
 #include "core/execute/cpu/machine_speed.h"
 #include "core/model/model.h"
 #include "core/source/sampler.h"
@@ -220,7 +222,8 @@ int run(char **given) {
     const model &of = **opened;
     const std::string mode = given[1];
     thread_pool pool(static_cast<uint32_t>(std::atoi(given[2])),
-                     mode == "fast" ? arithmetic::fast : arithmetic::exact);
+                     mode == "exact" ? arithmetic::exact : arithmetic::fast);
+    use_matrix_registers(mode != "fast-vectors");
     const auto prompt = static_cast<uint32_t>(std::atoi(given[3]));
     const auto count = static_cast<uint32_t>(std::atoi(given[4]));
     cpu_model_limits limits;
@@ -261,6 +264,6 @@ int main(int count, char **given) {
     if (what == "run" && count == 7) return run(given + 2);
     std::fprintf(stderr,
                  "gguf_passes write FILE RECIPE [LAYERS]\n"
-                 "gguf_passes run FILE exact|fast THREADS PROMPT TOKENS\n");
+                 "gguf_passes run FILE exact|fast|fast-vectors THREADS PROMPT TOKENS\n");
     return 2;
 }

@@ -12,6 +12,7 @@
 
 #include "core/execute/cpu/kernels.h"
 #include "core/execute/cpu/kernels_codes_plain.h"
+#include "core/execute/cpu/kernels_panels.h"
 #include "core/execute/cpu/kernels_vector.h"
 #include "tests/unit/random_weights.h"
 
@@ -290,6 +291,17 @@ double as_bfloat(float value) {
     return std::nearbyint(value / unit) * unit;
 }
 
+// Calls `what` for every instruction set, with matrix registers where there are some, and without.
+template <class What>
+void with_each_kind_of_pairs(const What &what) {
+    for (const bool registers : {true, false}) {
+        CAPTURE(registers);
+        use_matrix_registers(registers);
+        with_each_target([&](const std::string &) { what(); });
+    }
+    use_matrix_registers(true);
+}
+
 TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in rows") {
     thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
     for (uint32_t round = 0; round < 8; ++round) {
@@ -299,7 +311,7 @@ TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in ro
         random_matrix weights(random, weight_type::bf16, 1 + random() % 90, columns);
         float_rows input(random, tokens, columns);
         const auto bias = random_floats(random, round % 2 ? weights.view().rows : 0);
-        with_each_target([&](const std::string &) {
+        with_each_kind_of_pairs([&] {
             float_rows got(tokens, weights.view().rows), threads = got;
             run(one, tokens, weights, input, bias, got);
             run(three, tokens, weights, input, bias, threads);
@@ -320,6 +332,51 @@ TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in ro
             CHECK(wrong == 0);
         });
     }
+}
+
+TEST_CASE("experts of bf16: threads, segments and further tokens change no bit") {
+    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
+    for (const uint32_t tokens : {7u, 16u, 33u, 83u}) {
+        std::mt19937_64 random(tokens);
+        const coded_expert expert(random, weight_type::bf16, weight_type::bf16, 70, 608);
+        const mlp_weights whole = expert.segment(0, 608);
+        const uint32_t part = parts_of(608, part_unit_of(whole.down)).part;
+        float_rows input(random, tokens, 70);
+        with_each_kind_of_pairs([&] {
+            mlp_kernel kernel(one), wide(three);
+            float_rows all(tokens, 70), cut = all, threads = all, fewer(tokens, 70);
+            kernel(call_of(whole, 608, 0, tokens, input, all));
+            wide(call_of(whole, 608, 0, tokens, input, threads));
+            CHECK(all.same_bits(threads));
+            for (uint32_t first = 0; first < 608; first += part) {
+                const mlp_weights segment = expert.segment(first, std::min(part, 608 - first));
+                kernel(call_of(segment, 608, first, tokens, input, cut));
+            }
+            CHECK(all.same_bits(cut));
+            mlp_call call = call_of(whole, 608, 0, 7, input, fewer);
+            kernel(call);
+            for (uint32_t t = 0; t < 7; ++t)
+                CHECK(std::memcmp(&fewer.at(t, 0), &all.at(t, 0), 70 * sizeof(float)) == 0);
+        });
+    }
+}
+
+TEST_CASE("tiles of tokens: none too large, all but the last a multiple") {
+    for (const uint32_t unit : {1u, 16u})
+        for (uint32_t tokens = 1; tokens < 700; ++tokens) {
+            const token_tiles tiles(tokens, 32, unit);
+            CHECK(tiles.count() == (tokens + 31) / 32);
+            uint32_t sum = 0, whole = 0;
+            for (uint32_t tile = 0; tile < tiles.count(); ++tile) {
+                CHECK(tiles.begin(tile) == sum);
+                const bool fits = tiles.size(tile) >= 1 && tiles.size(tile) <= 32;
+                CHECK(fits);
+                sum += tiles.size(tile);
+                whole += tiles.size(tile) % unit == 0;
+            }
+            CHECK(sum == tokens);
+            CHECK(whole >= tiles.count() - 1);
+        }
 }
 
 TEST_CASE("experts of bf16 round what lies between up and down as well") {

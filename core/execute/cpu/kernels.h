@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/execute/cpu/thread_pool.h"
 #include "core/model/weights.h"
@@ -37,6 +38,10 @@ struct product {
 // Independent products of the same tokens, in one parallel loop. One token: a matrix-vector kernel
 // that streams the weights; many: a blocked one.
 void multiply(thread_pool &pool, uint32_t tokens, std::span<const product> all);
+
+// What multiplies bf16 weights with activations that are rounded to bf16: "amx", "vectors", or
+// "floats", which rounds none. Their sums have other orders.
+std::string_view pair_products();
 
 // One expert's rows [first, first + count) of the intermediate dimension, for some tokens:
 // output[t] = or += down(activation(gate x[t]) * (up x[t])), summed part by part (expert_parts).

@@ -220,7 +220,7 @@ mlp_kernel::scratch::work mlp_kernel::scratch::plan(thread_pool &pool,
             all.packs.add(0), all.gates.add(0), all.downs.add(0);
             continue;
         }
-        all.packs.add(streams(call) ? 0 : token_tiles(call.tokens, panels.tokens).count());
+        all.packs.add(streams(call) ? 0 : token_tiles(call.tokens, *plan.panels).count());
         all.gates.add(divide_up(call.count, plan.rows));
         all.downs.add(divide_up(weights.down.rows, plan.down_rows));
     }
@@ -233,13 +233,13 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
     const size_t sums = all.floats,
                  sums_of_thread = round_to_lines(size_t{all.tokens_max} * panels.width);
     float *const base = floats.get(sums + sums_of_thread * pool.threads());
-    const auto tiles = [&](const mlp_call &call) {
-        return token_tiles(call.tokens, panels.tokens);
+    const auto tiles = [&](uint32_t job) {
+        return token_tiles(calls[job].tokens, *plans[job].panels);
     };
 
     pool.each(all.packs.count(), [&](uint32_t item) {
         const auto [job, tile] = all.packs.find(item);
-        pack_tile(calls[job], *plans[job].panels, tiles(calls[job]), tile,
+        pack_tile(calls[job], *plans[job].panels, tiles(job), tile,
                   base + plans[job].packed);
     });
     pool.each(all.gates.count(), [&](uint32_t item, uint32_t thread) {
@@ -251,7 +251,7 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
             return stream_gate_up(call, first, std::min(plans[job].rows, call.count - first),
                                   activations);
         block_gate_up(call, *plans[job].panels,
-                      {base + plans[job].packed, call.weights->gate.columns, tiles(call)}, first,
+                      {base + plans[job].packed, call.weights->gate.columns, tiles(job)}, first,
                       base + sums + thread * sums_of_thread, activations);
     });
     pool.each(all.downs.count(), [&](uint32_t item) {
@@ -263,7 +263,7 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
             return stream_down(call, first,
                                std::min(plans[job].down_rows, call.weights->down.rows - first),
                                activations);
-        block_down(call, *plans[job].panels, {activations, call.count, tiles(call)}, first);
+        block_down(call, *plans[job].panels, {activations, call.count, tiles(job)}, first);
     });
 }
 

@@ -14,19 +14,24 @@
 
 namespace moorage::core {
 
-// Tokens cut into tiles of nearly equal size, none above what a tile holds.
+// Tokens cut into tiles of nearly equal size, none above what a tile holds, and all but the last a
+// multiple of `unit`, which divides that.
 class token_tiles {
 public:
-    token_tiles(uint32_t tokens, uint32_t tile_max)
-        : tokens_(tokens), count_((tokens + tile_max - 1) / tile_max) {}
+    token_tiles(uint32_t tokens, uint32_t tile_max, uint32_t unit = 1)
+        : tokens_(tokens), count_((tokens + tile_max - 1) / tile_max), unit_(unit) {}
+    token_tiles(uint32_t tokens, const panel_kernels &of)
+        : token_tiles(tokens, of.tokens, of.tokens_unit) {}
     uint32_t count() const { return count_; }
     uint32_t begin(uint32_t tile) const {
-        return static_cast<uint32_t>(uint64_t{tile} * tokens_ / count_);
+        if (tile == count_) return tokens_;
+        const auto even = static_cast<uint32_t>(uint64_t{tile} * tokens_ / count_);
+        return (even + unit_ - 1) / unit_ * unit_;
     }
     uint32_t size(uint32_t tile) const { return begin(tile + 1) - begin(tile); }
 
 private:
-    uint32_t tokens_, count_;
+    uint32_t tokens_, count_, unit_;
 };
 
 // Which of several jobs an item of one loop belongs to.

@@ -46,7 +46,7 @@ size_t first_with_input(std::span<const product> all, size_t job) {
 
 void block(thread_pool &pool, const panel_kernels &kernels, uint32_t tokens,
            std::span<const product> all) {
-    const token_tiles tiles(tokens, kernels.tokens);
+    const token_tiles tiles(tokens, kernels);
     size_t floats = 0;
     size_t places[work_list::JOBS_MAX];
     uint32_t packed[work_list::JOBS_MAX], packed_count = 0;
@@ -90,8 +90,8 @@ void multiply_panel(const panel_kernels &kernels, const panel_source &panel,
                     const packed_tokens &input, uint32_t lanes, const float *start, bool add,
                     rows output) {
     alignas(64) float turned[PANEL_WIDTH_MAX * PANEL_COLUMNS_MAX];
-    for (uint32_t column = 0; column < input.columns; column += PANEL_COLUMNS_MAX) {
-        const uint32_t columns = std::min(PANEL_COLUMNS_MAX, input.columns - column);
+    for (uint32_t column = 0, columns; column < input.columns; column += columns) {
+        columns = std::min(kernels.columns, input.columns - column);
         kernels.pack(panel, column, columns, turned);
         for (uint32_t tile = 0; tile < input.tiles.count(); ++tile) {
             const size_t begin = input.tiles.begin(tile);
@@ -108,6 +108,7 @@ void multiply_panel(const panel_kernels &kernels, const panel_source &panel,
             kernels.tile(task);
         }
     }
+    if (kernels.leave) kernels.leave();
 }
 
 namespace {

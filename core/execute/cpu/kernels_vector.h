@@ -85,8 +85,8 @@ struct panel_source {
     const std::byte *scales[PANEL_WIDTH_MAX];  // where they lie apart
 };
 // output[t, lane] = or += sum over columns of input[column, t] panel[column,
-// lane], columns ascending and one after the other, so that a sum may be cut
-// between any two columns.
+// lane], columns ascending, so that a sum may be cut after any multiple of
+// usual_part_unit columns.
 struct tile_task {
     const float *panel, *input;
     uint32_t columns, tokens;
@@ -97,18 +97,23 @@ struct tile_task {
     const float *start;  // [lanes], added first, or null
 };
 struct panel_kernels {
-    uint32_t width;   // rows of a panel
-    uint32_t tokens;  // of a tile, at most
+    uint32_t width;                        // rows of a panel
+    uint32_t tokens;                       // of a tile, at most
+    uint32_t tokens_unit = 1;              // all but the last tile best have a multiple of it
+    uint32_t columns = PANEL_COLUMNS_MAX;  // of a panel, at most
     // Columns [begin, begin + count); begin a multiple of 32.
     void (*pack)(const panel_source &from, uint32_t begin, uint32_t count, float *panel);
     // inputs: `tokens` pointers to `columns` floats each; out: [columns, tokens].
     void (*pack_input)(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out);
     void (*tile)(const tile_task &task);
+    void (*leave)() = nullptr;  // after the last tile of some, if anything
 };
 const panel_kernels &vector_panels();
 // The same for bf16 weights and inputs rounded to bf16, two columns at a time; null where the
-// processor has no such products. Width and tokens are those of vector_panels().
+// processor has no such products. The width is that of vector_panels().
 const panel_kernels *vector_pair_panels();
+// For tests: without them, pairs are multiplied in vectors. Not while kernels run.
+void use_matrix_registers(bool yes);
 // Two numbers of bf16, the first in the low half, as they lie in an input of such panels.
 inline float pair_of_floats(float first, float second) {
     const auto rounded = [](float value) {

@@ -1,11 +1,21 @@
 // kernels_vector_pairs.cpp - products of many tokens with bf16 weights where the processor
-// multiplies pairs of bf16 numbers: panels as in kernels_vector_panels.cpp, of pairs of columns.
+// multiplies pairs of bf16 numbers: panels as in kernels_vector_panels.cpp, of pairs of columns; or
+// matrix registers, where it has them (kernels_vector_amx-inl.h).
 //
 // A pair of columns takes the place of two, the second of which is left out: so whoever lays panels
 // and inputs out need not know.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_pairs.cpp"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <atomic>
+#include <string_view>
+
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -52,9 +62,35 @@ void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel
                   reinterpret_cast<uint32_t *>(panel) + side * LANES);
 }
 
+// Two vectors of floats as pairs in their order.
+HWY_INLINE words pairs_of(const float *from) {
+    const float_tag d;
+    const auto low = hn::LoadU(d, from), high = hn::LoadU(d, from + LANES);
+    words pairs;
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(pairs.raw) : "v"(low.raw), "v"(high.raw));
+    return pairs;
+}
+
 void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out) {
+    const word_tag d;
+    const uint32_t whole = columns / (2 * LANES) * (2 * LANES);
+    for (uint32_t first = 0; first < tokens; first += LANES) {
+        const uint32_t count = HWY_MIN(LANES, tokens - first);
+        for (uint32_t column = 0; column < whole; column += 2 * LANES) {
+            words v[LANES];
+            for (uint32_t t = 0; t < LANES; ++t)
+                v[t] = t < count ? pairs_of(inputs[first + t] + column) : hn::Zero(d);
+            turn_round(d, v);
+            for (uint32_t pair = 0; pair < LANES; ++pair) {
+                alignas(64) uint32_t some[LANES];
+                hn::Store(v[pair], d, some);
+                std::memcpy(out + size_t{column + 2 * pair} * tokens + first, some,
+                            count * sizeof(float));
+            }
+        }
+    }
     for (uint32_t t = 0; t < tokens; ++t)
-        for (uint32_t column = 0; column < columns; column += 2) {
+        for (uint32_t column = whole; column < columns; column += 2) {
             const float second = column + 1 < columns ? inputs[t][column + 1] : 0;
             out[size_t{column} * tokens + t] = pair_of_floats(inputs[t][column], second);
         }
@@ -126,14 +162,38 @@ void choose_tile(const tile_task &task) {
 
 void tile(const tile_task &task) { choose_tile<TILE_TOKENS>(task); }
 
-const panel_kernels *table() {
-    static constexpr panel_kernels KERNELS = {WIDTH, TILE_TOKENS, pack, pack_input, tile};
-    return __builtin_cpu_supports("avx512bf16") ? &KERNELS : nullptr;
+#if HWY_ARCH_X86_64
+#include "core/execute/cpu/kernels_vector_amx-inl.h"
+
+const panel_kernels *registers() {
+    static constexpr panel_kernels KERNELS = {.width = WIDTH,
+                                              .tokens = amx::HALVES * amx::ROWS,
+                                              .tokens_unit = amx::ROWS,
+                                              .columns = UINT32_MAX,
+                                              .pack = amx::point,
+                                              .pack_input = pack_input,
+                                              .tile = amx::tile,
+                                              .leave = amx::leave};
+    static const bool there = amx::there();
+    return there ? &KERNELS : nullptr;
+}
+#else
+const panel_kernels *registers() { return nullptr; }
+#endif
+
+const panel_kernels *table(bool registers_wanted) {
+    static constexpr panel_kernels KERNELS = {.width = WIDTH,
+                                              .tokens = TILE_TOKENS,
+                                              .pack = pack,
+                                              .pack_input = pack_input,
+                                              .tile = tile};
+    if (!__builtin_cpu_supports("avx512bf16")) return nullptr;
+    return registers_wanted && registers() ? registers() : &KERNELS;
 }
 
 #else
 
-const panel_kernels *table() { return nullptr; }
+const panel_kernels *table(bool) { return nullptr; }
 
 #endif
 
@@ -145,7 +205,13 @@ HWY_AFTER_NAMESPACE();
 namespace moorage::core {
 namespace {
 HWY_EXPORT(table);
+std::atomic<bool> registers_wanted = true;
 }  // namespace
-const panel_kernels *vector_pair_panels() { return HWY_DYNAMIC_DISPATCH(table)(); }
+const panel_kernels *vector_pair_panels() { return HWY_DYNAMIC_DISPATCH(table)(registers_wanted); }
+std::string_view pair_products() {
+    const panel_kernels *const used = vector_pair_panels();
+    return used == nullptr ? "floats" : used->leave ? "amx" : "vectors";
+}
+void use_matrix_registers(bool yes) { registers_wanted = yes; }
 }  // namespace moorage::core
 #endif

@@ -222,7 +222,11 @@ void choose_tile(const tile_task &task) {
 void tile(const tile_task &task) { choose_tile<TILE_TOKENS>(task); }
 
 const panel_kernels *table() {
-    static constexpr panel_kernels KERNELS = {WIDTH, TILE_TOKENS, pack, pack_input, tile};
+    static constexpr panel_kernels KERNELS = {.width = WIDTH,
+                                              .tokens = TILE_TOKENS,
+                                              .pack = pack,
+                                              .pack_input = pack_input,
+                                              .tile = tile};
     return &KERNELS;
 }
 

@@ -1,0 +1,242 @@
+// kernels_vector_amx-inl.h - products of many tokens with bf16 weights in matrix registers
+// (AMX_BF16); part of kernels_vector_pairs.cpp, for vectors of 16 floats.
+//
+// A register has 16 rows of 64 bytes. One takes 32 columns of 16 rows of weights as they lie in
+// memory, one the same columns of 16 tokens as inputs of pair panels are packed, one 16 x 16 sums.
+// So weights are not turned round, and what is called a panel here says where its rows lie; the
+// sums are turned round instead, once for all columns. An instruction sums 16 even and 16 odd
+// columns apart and adds both to what was there, so that only every 32 columns a sum may be cut.
+// Source: Intel's manual of instructions, TDPBF16PS, LDTILECFG.
+namespace amx {
+
+constexpr uint32_t ROWS = 16, STEP_COLUMNS = 32, SIDES = 2, HALVES = 2;
+static_assert(LANES == ROWS && usual_part_unit % STEP_COLUMNS == 0);
+
+// What stands where a panel would: rows of weights, 16 or fewer.
+struct panel_side {
+    const std::byte *first;
+    size_t stride;  // bytes
+    uint32_t rows;
+};
+
+void point(const panel_source &from, uint32_t begin, uint32_t, float *panel) {
+    panel_side sides[SIDES];
+    for (uint32_t side = 0; side < SIDES; ++side) {
+        const std::byte *const *const rows = from.rows + side * ROWS;
+        uint32_t count = 1;  // where there are fewer, the last is repeated
+        while (count < ROWS && rows[count] != rows[count - 1]) ++count;
+        sides[side] = {rows[0] + size_t{begin} * 2, static_cast<size_t>(rows[1] - rows[0]), count};
+    }
+    std::memcpy(panel, sides, sizeof sides);
+}
+
+// What of each register is in use. Registers 0 to 3 are sums [side][half of the tokens], 4 and 5
+// weights, 6 and 7 inputs.
+struct shape {
+    uint32_t rows[SIDES] = {}, tokens[HALVES] = {}, pairs = 0;
+    bool operator==(const shape &) const = default;
+};
+inline shape &chosen() {
+    static thread_local shape of_thread;
+    return of_thread;
+}
+// What registers hold is lost.
+void choose(const shape &of) {
+    if (of == chosen()) return;
+    chosen() = of;
+    struct {
+        uint8_t palette = 1, start = 0, none[14] = {};
+        uint16_t row_bytes[16] = {};
+        uint8_t rows[16] = {};
+    } config;
+    const auto set = [&](uint32_t which, uint32_t rows, uint32_t words) {
+        if (rows == 0 || words == 0) return;
+        config.rows[which] = static_cast<uint8_t>(rows);
+        config.row_bytes[which] = static_cast<uint16_t>(words * 4);
+    };
+    for (uint32_t i = 0; i < 2; ++i) {
+        set(2 * i, of.rows[i], of.tokens[0]);
+        set(2 * i + 1, of.rows[i], of.tokens[1]);
+        set(4 + i, of.rows[i], of.pairs);
+        set(6 + i, of.pairs, of.tokens[i]);
+    }
+    asm volatile("ldtilecfg %0" : : "m"(config));
+}
+// Threads that have nothing in these registers cost less to switch.
+void leave() {
+    asm volatile("tilerelease" ::: "memory");
+    chosen() = {};
+}
+
+template <int number>
+HWY_INLINE void load(const void *from, size_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+                 :
+                 : "r"(from), "r"(stride), "i"(number)
+                 : "memory");
+}
+template <int number>
+HWY_INLINE void store(void *to, size_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(number) : "memory");
+}
+template <int sums, int weights, int inputs>
+HWY_INLINE void add_products() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0"
+                 :
+                 : "i"(sums), "i"(weights), "i"(inputs)
+                 : "memory");
+}
+
+constexpr size_t LINE_BYTES = ROWS * sizeof(float);
+struct all_sums {
+    alignas(64) float of[SIDES][HALVES][ROWS * ROWS] = {};  // [row][token]
+};
+
+// `sums` += products of `steps` times the columns of a register. input: [pair][tokens], a pair's
+// place two columns wide.
+template <uint32_t sides, uint32_t halves>
+void add_steps(const panel_side *from, const float *input, uint32_t tokens, uint32_t steps,
+               all_sums &sums) {
+    constexpr size_t AHEAD = 4 * 64;
+    const std::byte *left = from[0].first, *right = from[1].first;
+    const size_t left_stride = from[0].stride, right_stride = from[1].stride;
+    const size_t pair_stride = size_t{tokens} * 2 * sizeof(float);
+    const auto *pairs = reinterpret_cast<const std::byte *>(input);
+    load<0>(sums.of[0][0], LINE_BYTES);
+    if constexpr (halves == 2) load<1>(sums.of[0][1], LINE_BYTES);
+    if constexpr (sides == 2) load<2>(sums.of[1][0], LINE_BYTES);
+    if constexpr (sides == 2 && halves == 2) load<3>(sums.of[1][1], LINE_BYTES);
+    for (uint32_t step = 0; step < steps; ++step) {
+        load<4>(left, left_stride);
+        load<6>(pairs, pair_stride);
+        add_products<0, 4, 6>();
+        if constexpr (halves == 2) {
+            load<7>(pairs + LINE_BYTES, pair_stride);
+            add_products<1, 4, 7>();
+        }
+        if constexpr (sides == 2) {
+            load<5>(right, right_stride);
+            add_products<2, 5, 6>();
+            if constexpr (halves == 2) add_products<3, 5, 7>();
+        }
+        for (uint32_t row = 0; row < from[0].rows; ++row)
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(left) + row * left_stride + AHEAD);
+        if constexpr (sides == 2)
+            for (uint32_t row = 0; row < from[1].rows; ++row)
+                hwy::Prefetch(reinterpret_cast<const uint8_t *>(right) + row * right_stride +
+                              AHEAD);
+        left += STEP_COLUMNS * 2;
+        right += STEP_COLUMNS * 2;
+        pairs += pair_stride * (STEP_COLUMNS / 2);
+    }
+    store<0>(sums.of[0][0], LINE_BYTES);
+    if constexpr (halves == 2) store<1>(sums.of[0][1], LINE_BYTES);
+    if constexpr (sides == 2) store<2>(sums.of[1][0], LINE_BYTES);
+    if constexpr (sides == 2 && halves == 2) store<3>(sums.of[1][1], LINE_BYTES);
+}
+
+void add(const shape &of, const panel_side *from, const float *input, uint32_t tokens,
+         uint32_t steps, all_sums &sums) {
+    choose(of);
+    const bool both_sides = of.rows[1] != 0, both_halves = of.tokens[1] != 0;
+    const auto run = both_sides ? (both_halves ? add_steps<2, 2> : add_steps<2, 1>)
+                                : (both_halves ? add_steps<1, 2> : add_steps<1, 1>);
+    run(from, input, tokens, steps, sums);
+}
+
+// Fewer columns than a register has, from a copy: after the last of a row stands what is no weight.
+void add_rest(shape of, const panel_side *from, const float *input, uint32_t tokens,
+              uint32_t columns, all_sums &sums) {
+    alignas(64) std::byte rows[SIDES][ROWS][LINE_BYTES] = {};
+    panel_side copies[SIDES] = {};
+    for (uint32_t side = 0; side < SIDES; ++side) {
+        for (uint32_t row = 0; row < of.rows[side]; ++row)
+            std::memcpy(rows[side][row], from[side].first + row * from[side].stride,
+                        size_t{columns} * 2);
+        copies[side] = {rows[side][0], LINE_BYTES, of.rows[side]};
+    }
+    of.pairs = (columns + 1) / 2;
+    add(of, copies, input, tokens, 1, sums);
+}
+
+// Calls each(side, half, lanes, place of its outputs, which are [token][lane]) for what a sum's
+// register holds.
+template <class Each>
+void for_outputs(const tile_task &task, const shape &of, const Each &each) {
+    for (uint32_t side = 0; side < SIDES && side * ROWS < task.lanes; ++side)
+        for (uint32_t half = 0; half < HALVES && of.tokens[half] != 0; ++half)
+            each(side, half, HWY_MIN(ROWS, task.lanes - side * ROWS),
+                 task.output + half * ROWS * task.output_stride + side * ROWS);
+}
+
+void take_outputs(const tile_task &task, const shape &of, all_sums &sums) {
+    const float_tag d;
+    for_outputs(task, of, [&](uint32_t side, uint32_t half, uint32_t lanes, const float *output) {
+        alignas(64) float tokens[ROWS][ROWS] = {};
+        for (uint32_t t = 0; t < of.tokens[half]; ++t) {
+            if (task.add)
+                std::memcpy(tokens[t], output + t * task.output_stride, lanes * sizeof(float));
+            if (task.start)
+                for (uint32_t i = 0; i < lanes; ++i) tokens[t][i] += task.start[side * ROWS + i];
+        }
+        hn::Vec<float_tag> v[ROWS];
+        for (uint32_t t = 0; t < ROWS; ++t) v[t] = hn::Load(d, tokens[t]);
+        turn_round(d, v);
+        for (uint32_t row = 0; row < ROWS; ++row)
+            hn::Store(v[row], d, sums.of[side][half] + row * ROWS);
+    });
+}
+
+void give_outputs(const tile_task &task, const shape &of, const all_sums &sums) {
+    const float_tag d;
+    for_outputs(task, of, [&](uint32_t side, uint32_t half, uint32_t lanes, float *output) {
+        hn::Vec<float_tag> v[ROWS];
+        for (uint32_t row = 0; row < ROWS; ++row)
+            v[row] = hn::Load(d, sums.of[side][half] + row * ROWS);
+        turn_round(d, v);
+        for (uint32_t t = 0; t < of.tokens[half]; ++t) {
+            float *const to = output + t * task.output_stride;
+            if (lanes == ROWS) {
+                hn::StoreU(v[t], d, to);
+            } else {
+                alignas(64) float some[ROWS];
+                hn::Store(v[t], d, some);
+                std::memcpy(to, some, lanes * sizeof(float));
+            }
+        }
+    });
+}
+
+void tile(const tile_task &task) {
+    panel_side from[SIDES];
+    std::memcpy(from, task.panel, sizeof from);
+    const shape of = {
+        .rows = {from[0].rows, task.lanes > ROWS ? from[1].rows : 0},
+        .tokens = {HWY_MIN(task.tokens, ROWS), task.tokens > ROWS ? task.tokens - ROWS : 0},
+        .pairs = STEP_COLUMNS / 2};
+    all_sums sums;
+    if (task.add || task.start) take_outputs(task, of, sums);
+    const uint32_t steps = task.columns / STEP_COLUMNS, rest = task.columns % STEP_COLUMNS;
+    if (steps != 0) add(of, from, task.input, task.tokens, steps, sums);
+    if (rest != 0) {
+        const uint32_t begin = task.columns - rest;
+        for (panel_side &side : from) side.first += size_t{begin} * 2;
+        add_rest(of, from, task.input + size_t{begin} * task.tokens, task.tokens, rest, sums);
+    }
+    give_outputs(task, of, sums);
+}
+
+// The processor has these registers, and the system gives them to this process.
+bool there() {
+    constexpr uint32_t LEAF = 7, BF16 = 1u << 22, TILES = 1u << 24, STATES = 3u << 17;
+    constexpr long REQUEST = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    uint32_t a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0) return false;
+    if (!__get_cpuid_count(LEAF, 0, &a, &b, &c, &d) || (d & BF16) == 0 || (d & TILES) == 0)
+        return false;
+    uint32_t low, high;
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & STATES) == STATES && syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+
+}  // namespace amx
