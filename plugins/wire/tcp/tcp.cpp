@@ -16,15 +16,15 @@
 // certificate, key, ca (files, PEM), poll_us, silence_ms. Source: RFC 9293, RFC 8446.
 // Cost of a call: send and poll one system call each for a small message.
 
-#include <moorage/moorage.hpp>
+#include <string>
+#include <utility>
 
-#include <optional>
-
+#include "../engine_wire.hpp"
 #include "engine.hpp"
 
 namespace {
 
-class tcp_policy {
+class tcp_policy : public wire::engine_wire<tcp_wire::engine, tcp_wire::settings> {
 public:
     static constexpr moorage::about about{.name = "tcp",
                                           .summary = "messages over TCP, with TLS 1.3 if asked for",
@@ -46,62 +46,24 @@ public:
                          "a connection without acknowledgement for so long is lost"),
     };
 
-    explicit tcp_policy(const moorage::setup &setup) : host_(setup.host) {
+    explicit tcp_policy(const moorage::setup &setup) : engine_wire(setup) {
         set_.tls = setup.text("security") == "tls";
         set_.open_network = setup.flag("open_network");
         set_.certificate = setup.text("certificate");
         set_.key = setup.text("key");
         set_.ca = setup.text("ca");
-        set_.poll_us = static_cast<uint64_t>(setup.integer("poll_us"));
-        set_.silence_ms = static_cast<uint64_t>(setup.integer("silence_ms"));
     }
-    void deactivate() { engine_.reset(); }
-
     void open(const moorage_wire_limits &limits) {
-        if (engine_) throw std::logic_error("it is open already");
         for (const auto &[key, file] :
              {std::pair{"certificate", &set_.certificate}, {"key", &set_.key}, {"ca", &set_.ca}})
             if (set_.tls && file->empty())
                 throw std::invalid_argument(std::string("security = \"tls\" needs ") + key +
                                             ", a PEM file");
-        engine_.emplace(set_, limits);
-    }
-    uint64_t listen(std::string_view address, std::string &bound) {
-        return opened().listen(address, bound);
-    }
-    uint64_t connect(const moorage::wire_target &target) { return opened().connect(target); }
-    uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts, uint64_t user) {
-        if (!engine_) return MOORAGE_WIRE_GONE;
-        std::string refused;
-        const uint32_t done = engine_->send(connection, parts, user, refused);
-        if (done == MOORAGE_WIRE_REFUSED) host_.refuse(refused.c_str());
-        return done;
-    }
-    uint32_t poll(std::span<moorage_wire_event> events, uint64_t wait_ns) {
-        return engine_ ? engine_->poll(events, wait_ns) : 0;
-    }
-    void wake() {
-        if (engine_) engine_->wake();
-    }
-    void release(uint64_t message) {
-        if (engine_) engine_->release(message);
-    }
-    void close(uint64_t number, bool at_once) {
-        if (engine_) engine_->close(number, at_once);
+        engine_wire::open(limits);
     }
     void pace(uint64_t connection, uint64_t bytes_per_s) {
         if (engine_) engine_->pace(connection, bytes_per_s);
     }
-
-private:
-    tcp_wire::engine &opened() {
-        if (!engine_) throw std::logic_error("it is not open");
-        return *engine_;
-    }
-
-    const moorage::host host_;
-    tcp_wire::settings set_;
-    std::optional<tcp_wire::engine> engine_;
 };
 
 }  // namespace

@@ -14,16 +14,12 @@
 // of one machine say "tcp", else it finds shared memory), poll_us, silence_ms. Source: UCX 1.13.
 // Cost of a call: send copies up to some KiB; a received message is copied once.
 
-#include <cstdlib>
-#include <optional>
-
-#include <moorage/moorage.hpp>
-
+#include "../engine_wire.hpp"
 #include "engine.hpp"
 
 namespace {
 
-class ucx_policy {
+class ucx_policy : public wire::engine_wire<ucx_wire::engine, ucx_wire::settings> {
 public:
     static constexpr moorage::about about{.name = "ucx",
                                           .summary = "messages through UCX, in trusted networks",
@@ -39,51 +35,10 @@ public:
                          "four keepalives of UCX go out in this time"),
     };
 
-    explicit ucx_policy(const moorage::setup &setup) : host_(setup.host) {
+    explicit ucx_policy(const moorage::setup &setup) : engine_wire(setup) {
         set_.trusted = setup.text("trusted");
         set_.transports = setup.text("transports");
-        set_.poll_us = static_cast<uint64_t>(setup.integer("poll_us"));
-        set_.silence_ms = static_cast<uint64_t>(setup.integer("silence_ms"));
     }
-    void deactivate() { engine_.reset(); }
-
-    void open(const moorage_wire_limits &limits) {
-        if (engine_) throw std::logic_error("it is open already");
-        engine_.emplace(set_, limits);
-    }
-    uint64_t listen(std::string_view address, std::string &bound) {
-        return opened().listen(address, bound);
-    }
-    uint64_t connect(const moorage::wire_target &target) { return opened().connect(target); }
-    uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts, uint64_t user) {
-        if (!engine_) return MOORAGE_WIRE_GONE;
-        std::string refused;
-        const uint32_t done = engine_->send(connection, parts, user, refused);
-        if (done == MOORAGE_WIRE_REFUSED) host_.refuse(refused.c_str());
-        return done;
-    }
-    uint32_t poll(std::span<moorage_wire_event> events, uint64_t wait_ns) {
-        return engine_ ? engine_->poll(events, wait_ns) : 0;
-    }
-    void wake() {
-        if (engine_) engine_->wake();
-    }
-    void release(uint64_t message) {
-        if (engine_) engine_->release(message);
-    }
-    void close(uint64_t number, bool at_once) {
-        if (engine_) engine_->close(number, at_once);
-    }
-
-private:
-    ucx_wire::engine &opened() {
-        if (!engine_) throw std::logic_error("it is not open");
-        return *engine_;
-    }
-
-    const moorage::host host_;
-    ucx_wire::settings set_;
-    std::optional<ucx_wire::engine> engine_;
 };
 
 }  // namespace
