@@ -318,6 +318,25 @@ TEST_CASE("a budget of bytes and of memory is kept") {
     CHECK(to.node().experts().bytes() <= 2 * one_bytes);
 }
 
+TEST_CASE("what there is no room for is not begun") {
+    node_bench on("mixtral");
+    const node_plan plan = plan_of(*on.of, 2, std::vector<std::vector<uint32_t>>(on.pages(), {0}));
+    std::deque<plan_board> boards(2);
+    loop_hub hub;
+    const uint64_t one_bytes = expert_store(*on.of).image_bytes(0);
+    running_node from(hub, plan, *on.of, 0, {}, 1000, "", &boards[0]),
+        to(hub, plan, *on.of, 1, {}, 1000, "", &boards[1], small_ranges(), 2 * one_bytes);
+    plan_record next = record_of(plan);
+    next.epoch = 2;
+    next.coming = {{0, 0, 1}, {1, 0, 1}, {2, 0, 1}};
+    boards[1].post(next);
+    for (int tries = 0; tries < 20000 && boards[1].said().arrived.size() < 2; ++tries)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // memory is taken first of all
+    to.stop();
+    CHECK(to.node().experts().bytes() == 2 * one_bytes);
+}
+
 TEST_CASE("experts that move delay calls no more than is allowed, whoever brings them") {
     node_bench on("mixtral");
     const run_result texts = on.alone(requests);
