@@ -198,22 +198,15 @@ void mark_best(comparison_view &view, const comparison &compared) {
     }
 }
 
-// Whether `a` is known to take less time: beyond chance where both were repeated, else by what a
-// table shows of them.
-bool is_known_faster(const comparison_row &a, const comparison_row &b) {
-    if (a.repeats_ms.size() > 1 && b.repeats_ms.size() > 1) return is_faster(a, b);
-    return ranked_ms(a) < ranked_ms(b);
-}
-
 // What a row costs and is worth; less is better in each.
 struct worth {
     uint64_t memory;
     const comparison_row *row;
     double quality;
     bool beats(const worth &other) const {
-        const bool faster = is_known_faster(*row, *other.row);
+        const bool faster = is_faster(*row, *other.row);
         const bool as_good = memory <= other.memory && quality <= other.quality &&
-                             !is_known_faster(*other.row, *row);
+                             !is_faster(*other.row, *row);
         return as_good && (memory < other.memory || faster || quality < other.quality);
     }
 };
@@ -380,7 +373,7 @@ double half_interval(std::span<const double> values) {
 
 bool is_faster(const comparison_row &a, const comparison_row &b) {
     if (a.repeats_ms.size() < 2 || a.repeats_ms.size() != b.repeats_ms.size())
-        return time_ms(a.report) < time_ms(b.report);
+        return ranked_ms(a) < ranked_ms(b);
     std::vector<double> ratios;
     for (size_t i = 0; i < a.repeats_ms.size(); ++i) {
         if (a.repeats_ms[i] <= 0 || b.repeats_ms[i] <= 0) return false;

@@ -89,8 +89,8 @@ double shown_ms(const comparison_row &of);
 std::optional<double> quality_of(const run_report &of);
 // Half the width of the 95 % interval of the mean (Student's t). Requires: two values or more.
 double half_interval(std::span<const double> values);
-// Whether `a` is faster than `b`: by what was measured where both ran once, else where the interval
-// of the mean of ln(a / b), taken repeat by repeat, excludes 0.
+// Whether `a` is faster than `b`: by what a table shows of them where they ran once, else where the
+// interval of the mean of ln(a / b), taken repeat by repeat, excludes 0.
 bool is_faster(const comparison_row &a, const comparison_row &b);
 
 // Where runs were repeated: "lru and lfu are not told apart by 5 repeats", if `fastest` is not; "".
