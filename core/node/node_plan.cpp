@@ -38,6 +38,7 @@ uint64_t fingerprint_of(const model &of, arithmetic numbers) {
     for (const uint32_t size : {config.layers, config.hidden, config.vocabulary, config.experts,
                                 config.top_k, config.moe_intermediate})
         made.add(size);
+    bool pairs = false;
     for (const layer_weights &layer : of.weights().layers) {
         add_first_bytes(made, layer.router);
         for (const mlp_weights &expert : layer.experts)
@@ -45,9 +46,10 @@ uint64_t fingerprint_of(const model &of, arithmetic numbers) {
                 add_first_bytes(made, *one);
                 const activation_form form = form_of(numbers, one->type);
                 made.add(static_cast<uint64_t>(form));
-                if (form == activation_form::bfloats) made.add(pair_products());
+                pairs |= form == activation_form::bfloats;
             }
     }
+    if (pairs) made.add(pair_products());
     return made.value();
 }
 

@@ -239,8 +239,7 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
 
     pool.each(all.packs.count(), [&](uint32_t item) {
         const auto [job, tile] = all.packs.find(item);
-        pack_tile(calls[job], *plans[job].panels, tiles(job), tile,
-                  base + plans[job].packed);
+        pack_tile(calls[job], *plans[job].panels, tiles(job), tile, base + plans[job].packed);
     });
     pool.each(all.gates.count(), [&](uint32_t item, uint32_t thread) {
         const auto [job, chunk] = all.gates.find(item);

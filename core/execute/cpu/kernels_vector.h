@@ -97,6 +97,7 @@ struct tile_task {
     const float *start;  // [lanes], added first, or null
 };
 struct panel_kernels {
+    const char *products = "floats";       // what is multiplied, and how: pair_products()
     uint32_t width;                        // rows of a panel
     uint32_t tokens;                       // of a tile, at most
     uint32_t tokens_unit = 1;              // all but the last tile best have a multiple of it

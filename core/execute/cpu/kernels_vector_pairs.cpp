@@ -166,7 +166,8 @@ void tile(const tile_task &task) { choose_tile<TILE_TOKENS>(task); }
 #include "core/execute/cpu/kernels_vector_amx-inl.h"
 
 const panel_kernels *registers() {
-    static constexpr panel_kernels KERNELS = {.width = WIDTH,
+    static constexpr panel_kernels KERNELS = {.products = "amx",
+                                              .width = WIDTH,
                                               .tokens = amx::HALVES * amx::ROWS,
                                               .tokens_unit = amx::ROWS,
                                               .columns = UINT32_MAX,
@@ -182,7 +183,8 @@ const panel_kernels *registers() { return nullptr; }
 #endif
 
 const panel_kernels *table(bool registers_wanted) {
-    static constexpr panel_kernels KERNELS = {.width = WIDTH,
+    static constexpr panel_kernels KERNELS = {.products = "vectors",
+                                              .width = WIDTH,
                                               .tokens = TILE_TOKENS,
                                               .pack = pack,
                                               .pack_input = pack_input,
@@ -209,8 +211,8 @@ std::atomic<bool> registers_wanted = true;
 }  // namespace
 const panel_kernels *vector_pair_panels() { return HWY_DYNAMIC_DISPATCH(table)(registers_wanted); }
 std::string_view pair_products() {
-    const panel_kernels *const used = vector_pair_panels();
-    return used == nullptr ? "floats" : used->leave ? "amx" : "vectors";
+    const panel_kernels *const pairs = vector_pair_panels();
+    return (pairs ? *pairs : vector_panels()).products;
 }
 void use_matrix_registers(bool yes) { registers_wanted = yes; }
 }  // namespace moorage::core
