@@ -99,9 +99,9 @@ std::vector<Value> values_of(const fs::path &path, const std::string &name) {
 // Fast arithmetic is as near to float64 as the library, whose activations have 8 bits too. One
 // prompt alone says little, as a router near its threshold makes an error ten times as large: the
 // nine of a file are taken together. For eight of them exact arithmetic, which is within 2e-6,
-// stands for float64. A tenth more is let pass: where a code near a tie falls the other way, and
-// where the library takes halves of kv_b to be what they are not here (deepseek2-old-q5_0, 1.08;
-// qwen2moe-q4_0 1.04, gpt-oss-mxfp4 1.02; the others at most 1.004, most much less than 1).
+// stands for float64. A twentieth more is let pass, where a code near a tie falls the other way
+// (qwen2moe-q4_0 1.04, deepseek2-old-q5_0 1.04, whose kv_b it multiplies before attention,
+// gpt-oss-mxfp4 1.02; the others at most 1.004, most much less than 1).
 void check_fast(const fs::path &path) {
     CAPTURE(path.filename().string());
     const auto opened = open_or_fail(path);
@@ -127,7 +127,7 @@ void check_fast(const fs::path &path) {
     MESSAGE(path.filename().string() << ": fast " << std::sqrt(squares / prompts) << ", library "
                                      << std::sqrt(theirs / prompts) << ", first prompt " << first
                                      << " and " << library_first);
-    CHECK(std::sqrt(squares) <= 1.1 * std::sqrt(theirs));
+    CHECK(std::sqrt(squares) <= 1.05 * std::sqrt(theirs));
     thread_pool pool(2, arithmetic::fast);
     const auto report = check_golden(*opened, golden, pool);
     REQUIRE(report.ok());

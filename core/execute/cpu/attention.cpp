@@ -284,11 +284,15 @@ void attention_block::latent(uint32_t layer, const attention_weights &weights, c
     call.output = {latent_out_.data(), wide.latent_out};
     attend_to_cache(layer, call);
 
+    // A whole kv_b is meant for latents, of which each is rounded and the mean taken after: the
+    // mean, rounded, would be further off.
+    const bool halves = static_cast<bool>(weights.key_up);
     products_.clear();
     for (uint32_t head = 0; head < of.heads; ++head)
-        products_.push_back({&latent_[layer].value_up[head],
-                             {latent_out_.data() + head * rank, wide.latent_out},
-                             {mixed_.data() + size_t{head} * of.value_dim, wide.mixed}});
+        products_.push_back({.weights = &latent_[layer].value_up[head],
+                             .input = {latent_out_.data() + head * rank, wide.latent_out},
+                             .output = {mixed_.data() + size_t{head} * of.value_dim, wide.mixed},
+                             .rounds = halves});
     multiply(pool_, tokens_, products_);
 }
 

@@ -34,6 +34,7 @@ struct product {
     const_rows input;
     rows output;
     std::span<const float> bias = {};
+    bool rounds = true;  // in fast arithmetic, activations as the weights' format has it
 };
 // Independent products of the same tokens, in one parallel loop. One token: a matrix-vector kernel
 // that streams the weights; many: a blocked one.

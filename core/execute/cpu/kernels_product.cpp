@@ -114,7 +114,7 @@ void multiply_panel(const panel_kernels &kernels, const panel_source &panel,
 namespace {
 
 activation_form form_of(const thread_pool &pool, const product &of) {
-    return form_of(pool.mode(), of.weights->type);
+    return of.rounds ? form_of(pool.mode(), of.weights->type) : activation_form::floats;
 }
 
 // As many of the first as go through the same loops.
