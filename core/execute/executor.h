@@ -93,6 +93,8 @@ public:
 
     // Nanoseconds since the run began; the pointer stays valid and is what policies read.
     virtual const uint64_t *clock() const = 0;
+    // The run begins now, with all that it needs made: a clock that is not virtual stands at 0.
+    virtual void begin_run() {}
     // A pass enters: its tokens are embedded.
     virtual void begin(const pass &) {}
     // Attention, gate and shared experts of a layer; completes (gate) when the host knows the

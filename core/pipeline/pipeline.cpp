@@ -96,6 +96,7 @@ pipeline::stand pipeline::go_on() {
 // The whole run. It stands at co_await stands_.event, with stands_.where saying why, and looks
 // again at what it waits for whenever it is resumed.
 flow pipeline::course() {
+    executor_.begin_run();
     const auto layers = static_cast<uint32_t>(account_.layers.size());
     while (running()) {
         if (arrangement_due()) co_await arrange();

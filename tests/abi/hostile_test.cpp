@@ -199,6 +199,19 @@ TEST_CASE("each kind with another way to die") {
             check_named(calls[i], ways[(7 * i + 5) % std::size(ways)]);
 }
 
+// A run begins with its first pass: a real clock stands at 0 then, whatever was made before.
+TEST_CASE("what a policy takes before the run is not of its first token") {
+    const outcome done = program("run '" + (source / "configs/demo.toml").string() +
+                                 "' --set run.executor=cpu --set source.max_tokens=2"
+                                 " --set plugins.path='" + hostile +
+                                 "' --set cache.plugin=hostile --set cache.does=doze"
+                                 " --set cache.in=activate");
+    CAPTURE(done.errors);
+    REQUIRE(done.code == 0);
+    CHECK(done.figures["ttft_ms"]["mean"].get<double>() < 1000);
+    CHECK(done.figures["total_ms"].get<double>() < 1000);
+}
+
 TEST_CASE("what a policy is lent it cannot change") {
     const struct {
         const char *stage, *in, *deed;

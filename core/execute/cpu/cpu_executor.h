@@ -41,6 +41,7 @@ public:
     static result<std::unique_ptr<cpu_executor>> create(const cpu_executor_options &options);
 
     const uint64_t *clock() const override { return &now_; }
+    void begin_run() override { begun_ = std::chrono::steady_clock::now(); }
     void begin(const pass &tokens) override;
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
     void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;

@@ -63,6 +63,7 @@ public:
     bool unified_memory() const override { return false; }
     std::string failure() const override { return gpu_->notes().text(); }
 
+    void begin_run() override { begun_ = std::chrono::steady_clock::now(); }
     void begin(const pass &tokens) override {
         now_ = elapsed_ns();
         leave_ahead();
@@ -221,7 +222,7 @@ private:
             return gpu_->notes().failure();
         // Weights and images went up through the default stream, which the others do not wait for.
         for (const auto &one : lanes_) one->gpu->finish();
-        begun_ = std::chrono::steady_clock::now();
+        begin_run();
         return gpu_->notes().failed() ? status(gpu_->notes().failure()) : success();
     }
     // A GPU, and what it needs, once it has been seen that there is enough.

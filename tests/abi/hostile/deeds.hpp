@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cfenv>
+#include <chrono>
 #include <clocale>
 #include <csignal>
 #include <cstdint>
@@ -104,6 +105,7 @@ inline const deed ends[] = {
      [] {
          for (;;) pause();
      }},
+    {"doze", [] { std::this_thread::sleep_for(std::chrono::seconds(2)); }},
     {"deaf",
      [] {
          for (std::signal(SIGTERM, SIG_IGN);;) pause();
