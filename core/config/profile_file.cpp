@@ -184,6 +184,8 @@ void check_device(section_reader &top, const device_profile &device) {
     if (device.reserved_bytes >= device.memory_bytes)
         top.fail(*top.find("reserved_bytes"),
                  format("memory_bytes is {}, and something has to be left", device.memory_bytes));
+    if (device.few_tokens != 0 && device.few_flops_per_s == 0)
+        top.fail(*top.find("few_tokens"), "few_flops_per_s has to be given, too");
     if (device.cache_bytes != 0 && device.cache_bytes_per_s == 0)
         top.fail(*top.find("cache_bytes"), "cache_bytes_per_s has to be given, too");
 }

@@ -82,7 +82,12 @@ double cost_model::work_s(const weight_format &of, double bytes, uint64_t tokens
     const double rate = device.flops_per_s * device.flops_efficiency;
     const double operations = 2.0 * bytes * of.weights_per_byte;
     const double together = static_cast<double>(tokens) + (tokens == 1 ? 0 : tile_tokens);
-    if (hardware_.engine.is_own()) return std::max(read_s(bytes), operations * together / rate);
+    if (hardware_.engine.is_own()) {
+        if (few(tokens))
+            return read_s(bytes) +
+                   operations * static_cast<double>(tokens - 1) / device.few_flops_per_s;
+        return std::max(read_s(bytes), operations * together / rate);
+    }
     // Kernels for one token do their arithmetic on the vector units, while they unpack.
     if (tokens == 1) return read_s(bytes) + bytes * of.unpack_byte_s;
     return read_s(bytes) + bytes * of.unpack_byte_s + operations * together / rate;
@@ -105,7 +110,8 @@ void cost_model::observe(term which, uint64_t modelled_ns, uint64_t measured_ns)
 uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context, uint64_t sequences) const {
     const device_profile &device = hardware_.device;
     const uint64_t constant =
-        attention_overhead_ns() + (std::max<uint64_t>(tokens, 1) - 1) * device.token_ns;
+        attention_overhead_ns() +
+        (std::max<uint64_t>(tokens, 1) - 1) * (few(tokens) ? device.few_token_ns : device.token_ns);
     if (!hardware_.engine.is_own())
         return constant + (tokens > 1 ? several_ns_ : 0) +
                whole_ns(work_s(dense_, layer_bytes_, tokens, 0) +

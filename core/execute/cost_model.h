@@ -113,6 +113,10 @@ private:
     weight_format format_of(double bits) const;
     // Reading the weights and multiplying them, `tile_tokens` more than there are.
     double work_s(const weight_format &of, double bytes, uint64_t tokens, double tile_tokens) const;
+    // Tokens past which weights are streamed.
+    bool few(uint64_t tokens) const {
+        return tokens > 1 && tokens <= hardware_.device.few_tokens;
+    }
     double look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const;
     double state_bytes(uint64_t sequences) const;
     void price_layer();

@@ -118,6 +118,12 @@ device_profile device_of(const measured_machine &machine) {
         if (const line_fit line = fit_line(machine.picks); line.slope > 0)
             device.greedy_logits_per_s = 1 / line.slope;
     if (machine.is_host) device.tile_tokens = tile_of(machine);
+    if (machine.few_layers.size() >= 2)
+        if (const line_fit line = fit_line(machine.few_layers); line.slope > 0) {
+            device.few_tokens = machine.few_tokens;
+            device.few_flops_per_s = 1 / line.slope;
+            device.few_token_ns = to_ns(line.constant);
+        }
     device.kernel_ns = device.launch_ns;
     // What a GPU's other units do is not measured.
     if (machine.is_host) device.vector_flops_per_s = machine.operations_per_s;
@@ -235,6 +241,10 @@ profile_sources sources_of(const measured_machine &machine) {
     device["kernel_ns"] = device["launch_ns"];
     device["expert_ns"] = how("small experts in one loop, at zero bytes");
     device["token_ns"] = how("small models run whole, many tokens in a pass, at zero operations");
+    device["few_tokens"] = "[D] the executor's loops for few tokens";
+    device["few_flops_per_s"] =
+        how("small models run whole, passes of four tokens against those of one");
+    device["few_token_ns"] = device["few_flops_per_s"];
     device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
     device["context_bytes_per_s"] = how("attention of one token by the length of its past");
     device["cache_bytes"] = how("the largest set of weights that is read faster than memory");
@@ -374,6 +384,8 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
               machine.token_layers, true);
     add_timed(lines, "a token of many in a layer of such models, by operations", "operations",
               machine.prefill_layers, false);
+    add_timed(lines, "a token of few beside the first, likewise", "operations", machine.few_layers,
+              false);
     add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
     add_timed(lines, "a token drawn, by its logits", "logits", machine.draws, false);
     add_timed(lines, "the most probable token, by its logits", "logits", machine.picks, false);

@@ -91,6 +91,9 @@ struct measured_machine {
 
     // The same with all tokens in one pass: the time of a token in a layer by its operations.
     std::vector<timed> prefill_layers;
+    // Passes of few tokens: the time of each beside the first in a layer, by its operations.
+    uint32_t few_tokens = 0;
+    std::vector<timed> few_layers;
     // Of the host's software, which computes and waits for nothing: in each layer step where every
     // expert is there, and more for each load.
     double step_seconds = 0, load_seconds = 0;

@@ -172,6 +172,12 @@ TEST_CASE("figures that cannot be true are refused") {
     CHECK(holds(device("kind", "\"link\"").failure().text, "kind is the text \"link\""));
     CHECK(holds(device("unified_memory", "0").failure().text, "true or false"));
     CHECK(holds(device("link", "\"\"").failure().text, "link"));
+    std::vector<line> few = device_lines;
+    few.push_back({"few_tokens", "6"});
+    CHECK(holds(parse_device(written(few), "a.toml").failure().text,
+                "few_flops_per_s has to be given, too"));
+    few.push_back({"few_flops_per_s", "1e11"});
+    CHECK(parse_device(written(few), "a.toml").ok());
     const auto node = parse_node(written(with(node_lines, "cpu_bytes_per_s", "120e9")), "a.toml");
     REQUIRE_FALSE(node.ok());
     CHECK(holds(node.failure().text, "ceiling"));

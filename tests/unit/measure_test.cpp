@@ -182,6 +182,32 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
         CHECK(costs.gpu_expert_ns(1, 1) == 100);
         CHECK(costs.gpu_expert_ns(3, 1) == 780);
     }
+    SUBCASE("few tokens are streamed past weights at a rate of their own") {
+        measured_machine few = machine();
+        few.few_tokens = 6;
+        for (const double operations : {1e5, 4e5, 16e5})
+            few.few_layers.push_back({operations, 2e-6 + operations / 50e9});
+        const device_profile found = profile_of(few).profile.device;
+        CHECK(found.few_tokens == 6);
+        CHECK(found.few_flops_per_s == doctest::Approx(50e9));
+        CHECK(found.few_token_ns == 2000);
+        hardware_profile hardware = toy::hardware();
+        hardware.device.flops_per_s = 1e12;  // an expert of 50,000 weights: 100 ns a token
+        hardware.device.few_tokens = 6;
+        hardware.device.few_flops_per_s = 0.5e12;  // 200
+        const uint64_t few_token_ns = 7;
+        hardware.device.few_token_ns = few_token_ns;
+        const cost_model costs(hardware, toy::shape(2, 4, 1));
+        CHECK(costs.gpu_expert_ns(1, 1) == 100);
+        CHECK(costs.gpu_expert_ns(2, 1) == 300);   // read, and one more
+        CHECK(costs.gpu_expert_ns(6, 1) == 1100);  // and five
+        CHECK(costs.gpu_expert_ns(7, 1) == 700);   // by the other loops
+        // In a layer likewise, on top of its operations.
+        hardware.device.few_token_ns = 0;
+        const cost_model free(hardware, toy::shape(2, 4, 1));
+        CHECK(costs.attention_ns(6, 0) == free.attention_ns(6, 0) + 5 * few_token_ns);
+        CHECK(costs.attention_ns(7, 0) == free.attention_ns(7, 0));
+    }
     SUBCASE("a cache that is no faster is none") {
         measured_machine flat = machine();
         for (timed &one : flat.working_sets) one.seconds = one.amount / 45e9;

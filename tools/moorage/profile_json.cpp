@@ -64,6 +64,7 @@ json json_of(const measured_machine &machine, const hardware_profile &profile) {
             {"working_sets", samples(machine.working_sets, "bytes")},
             {"token_layers", samples(machine.token_layers, "bytes")},
             {"prefill_layers", samples(machine.prefill_layers, "operations")},
+            {"few_layers", samples(machine.few_layers, "operations")},
             {"expert_tokens", samples(machine.expert_tokens, "tokens")},
             {"contexts", samples(machine.contexts, "positions")}};
 }

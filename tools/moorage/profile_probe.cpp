@@ -7,6 +7,7 @@
 
 #include "core/base/finite.h"
 #include "core/base/text.h"
+#include "core/execute/cpu/kernels_vector.h"
 #include "core/execute/cpu/measure_models.h"
 #include "core/execute/cpu/measure_timing.h"
 #include "core/pipeline/run.h"
@@ -46,9 +47,9 @@ public:
         config_.temperature = 0.02;  // logits of random weights lie close together
         config_.threads = threads;
     }
-    status make(uint32_t hidden) {
+    status make(uint32_t hidden, uint32_t experts_each = experts) {
         if (const status done = shared_.scan({}); !done) return done.failure();
-        auto made = probe_model({layers, hidden, hidden / 2, experts, top_k, 4 * hidden});
+        auto made = probe_model({layers, hidden, hidden / 2, experts_each, top_k, 4 * hidden});
         if (!made) return made.failure();
         shape_ = shape_of(**made, "");
         config_.model = "probe";
@@ -56,10 +57,10 @@ public:
         prompt(1);
         return success();
     }
-    // From now on the prompt has so many tokens, which enter in one pass.
-    void prompt(uint32_t tokens) {
+    // From now on the prompt has so many tokens, which enter in one pass, or some a pass.
+    void prompt(uint32_t tokens, uint32_t of_pass = window) {
         requests_ = {request_of(shape_.vocabulary, tokens)};
-        config_.prefill = tokens;
+        config_.prefill = std::min(tokens, of_pass);
     }
     const model_shape &shape() const { return shape_; }
     run_config &config() { return config_; }
@@ -109,6 +110,31 @@ static void measure_draws(double budget_s, measured_machine &into) {
     }
 }
 
+// Passes of four tokens against those of one, all through the same experts: what a further token
+// adds to a layer, by its operations.
+static status measure_few(uint32_t hidden, double seconds, uint32_t threads,
+                          measured_machine &into) {
+    constexpr uint32_t few = 4;
+    static_assert(few <= STREAM_TOKENS_MAX && window % few == 0);
+    probe small(threads);
+    if (const status done = small.make(hidden, top_k); !done) return done.failure();
+    small.config().executor = into.executor;
+    double took_seconds[2];
+    for (const uint32_t of_pass : {1u, few}) {
+        small.prompt(window, of_pass);
+        const auto report = small.quickest(seconds);
+        if (!report) return report.failure();
+        took_seconds[of_pass != 1] = report.value().ttft_ms.p50 / 1000 * of_pass / window;
+    }
+    const model_shape &shape = small.shape();
+    const double bytes = static_cast<double>(shape.dense_bytes) / layers +
+                         static_cast<double>(shape.expert_bytes) * top_k;
+    const double further = (took_seconds[1] - took_seconds[0]) / layers / (few - 1);
+    into.few_tokens = STREAM_TOKENS_MAX;
+    into.few_layers.push_back({bytes, std::max(further, 1e-9)});
+    return success();
+}
+
 static double drawing(const measured_machine &machine, uint32_t logits) {
     return machine.draws.size() < 2 ? 0 : logits * fit_line(machine.draws).slope;
 }
@@ -150,6 +176,8 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         // Two operations for each weight of two bytes.
         into.prefill_layers.push_back(
             {bytes, at_once.value().ttft_ms.p50 / 1000 / layers / window});
+        if (const status done = measure_few(hidden, seconds / 40, threads, into); !done)
+            return done.failure();
     }
     into.step_seconds = median(steps);
     into.token_experts = top_k;
