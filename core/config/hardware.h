@@ -50,8 +50,8 @@ struct device_profile {
     uint64_t token_ns = 0;           // in a layer, of each token beside the first
     uint64_t pass_ns = 0;            // fixed cost of a pass through all layers
     double tile_tokens = 0;          // several tokens of an expert take as long as so many more
-    // A pass, or an expert, of 2 to so many tokens streams its weights past all of them: further ones
-    // take their operations at this rate on top of the reading, and token_ns is few_token_ns.
+    // A pass, or an expert, of 2 to so many tokens streams its weights past all of them: further
+    // ones take their operations at this rate on top of the reading, and token_ns is few_token_ns.
     uint32_t few_tokens = 0;
     double few_flops_per_s = 0;  // above 0 where few_tokens is
     uint64_t few_token_ns = 0;

@@ -16,8 +16,8 @@ void speed_up(hardware_profile &of, const resource_factors &by) {
         *rate *= by[resource::gpu_memory];
     for (uint64_t *fixed :
          {&device.launch_ns, &device.sync_ns, &device.layer_ns, &device.expert_ns, &device.token_ns,
-          &device.few_token_ns, &device.pass_ns, &device.kernel_ns, &of.node.cpu_issue_ns, &of.node.launch_ns,
-          &of.node.cpu_handover_ns, &engine.launch_gap_ns, &engine.layer_ns,
+          &device.few_token_ns, &device.pass_ns, &device.kernel_ns, &of.node.cpu_issue_ns,
+          &of.node.launch_ns, &of.node.cpu_handover_ns, &engine.launch_gap_ns, &engine.layer_ns,
           &engine.expert_loop_ns, &engine.batch_layer_ns, &engine.sync_ns, &engine.prompt_ns,
           &engine.cpu_layer_ns})
         *fixed =

@@ -204,6 +204,24 @@ void sources_of_gpu(profile_sources &all, How &&how) {
     node["cpu_issue_ns"] = how("one small expert by the CPU at zero bytes, both ways included");
 }
 
+// Of what only a CPU's executor does.
+template <class How>
+void sources_of_host(profile_sources &all, How &&how) {
+    auto &device = all.of["device"];
+    device["compute_share"] = how("an expert computed while another is copied");
+    device["copy_share"] = how("an expert copied while another is computed");
+    device["load_ns"] =
+        how("a small model run whole with room for a third of its experts: its time that is "
+            "neither computing nor waiting, less step_ns, over its loads");
+    device["step_ns"] =
+        how("small models run whole: time that is neither computing nor waiting, over layer steps");
+    device["wake_ns"] = how("a thread that sleeps until it begins, while all cores compute");
+    device["few_tokens"] = "[D] the executor's loops for few tokens";
+    device["few_flops_per_s"] =
+        how("small models run whole, passes of four tokens against those of one");
+    device["few_token_ns"] = device["few_flops_per_s"];
+}
+
 profile_sources sources_of(const measured_machine &machine) {
     const std::string who =
         format("[M] measured by moorage profile measure on {}{}, {}", machine.processor,
@@ -226,14 +244,6 @@ profile_sources sources_of(const measured_machine &machine) {
     device["expert_kernels"] = "[D] the constant of a loop over experts in launches";
     device["unified_memory"] = "[D] loads are copies";
     device["is_host"] = "[D] which executor was measured";
-    device["compute_share"] = how("an expert computed while another is copied");
-    device["copy_share"] = how("an expert copied while another is computed");
-    device["load_ns"] =
-        how("a small model run whole with room for a third of its experts: its time that is "
-            "neither computing nor waiting, less step_ns, over its loads");
-    device["step_ns"] =
-        how("small models run whole: time that is neither computing nor waiting, over layer steps");
-    device["wake_ns"] = how("a thread that sleeps until it begins, while all cores compute");
     device["logits_per_s"] = how("tokens drawn from 1,024 to 65,536 logits, slope of the line");
     device["greedy_logits_per_s"] = how("the most probable of as many logits, slope of the line");
     device["tile_tokens"] = how("an expert for 2 to 256 tokens, constant over slope of the line");
@@ -241,10 +251,6 @@ profile_sources sources_of(const measured_machine &machine) {
     device["kernel_ns"] = device["launch_ns"];
     device["expert_ns"] = how("small experts in one loop, at zero bytes");
     device["token_ns"] = how("small models run whole, many tokens in a pass, at zero operations");
-    device["few_tokens"] = "[D] the executor's loops for few tokens";
-    device["few_flops_per_s"] =
-        how("small models run whole, passes of four tokens against those of one");
-    device["few_token_ns"] = device["few_flops_per_s"];
     device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
     device["context_bytes_per_s"] = how("attention of one token by the length of its past");
     device["cache_bytes"] = how("the largest set of weights that is read faster than memory");
@@ -265,6 +271,7 @@ profile_sources sources_of(const measured_machine &machine) {
     auto &engine = all.of["engine"];
     engine["costs"] = "[M] the figures of this file's other tables are this engine's";
     engine["overlap"] = "[D] copies have a thread or a stream of their own";
+    sources_of_host(all, how);
     if (!machine.is_host) sources_of_gpu(all, how);
     return all;
 }
