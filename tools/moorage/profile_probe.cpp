@@ -63,6 +63,11 @@ public:
         config_.prefill = std::min(tokens, of_pass);
     }
     const model_shape &shape() const { return shape_; }
+    // That a token reads in a layer: weights of two bytes, so as many operations.
+    double layer_bytes() const {
+        return static_cast<double>(shape_.dense_bytes) / layers +
+               static_cast<double>(shape_.expert_bytes) * top_k;
+    }
     run_config &config() { return config_; }
 
     // Quickest of the runs that `seconds` have time for, by the median of its tokens: what else the
@@ -126,12 +131,9 @@ static status measure_few(uint32_t hidden, double seconds, uint32_t threads,
         if (!report) return report.failure();
         took_seconds[of_pass != 1] = report.value().ttft_ms.p50 / 1000 * of_pass / window;
     }
-    const model_shape &shape = small.shape();
-    const double bytes = static_cast<double>(shape.dense_bytes) / layers +
-                         static_cast<double>(shape.expert_bytes) * top_k;
     const double further = (took_seconds[1] - took_seconds[0]) / layers / (few - 1);
     into.few_tokens = STREAM_TOKENS_MAX;
-    into.few_layers.push_back({bytes, std::max(further, 1e-9)});
+    into.few_layers.push_back({small.layer_bytes(), std::max(further, 1e-9)});
     return success();
 }
 
@@ -159,11 +161,9 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         small.config().executor = into.executor;
         const auto report = small.quickest(seconds / 5);
         if (!report) return report.failure();
-        const model_shape &shape = small.shape();
-        const double bytes = static_cast<double>(shape.dense_bytes) / layers +
-                             static_cast<double>(shape.expert_bytes) * top_k;
+        const double bytes = small.layer_bytes();
         // Of a GPU's layer the software is part; drawing tokens is not.
-        const double drawn = drawing(into, shape.vocabulary);
+        const double drawn = drawing(into, small.shape().vocabulary);
         const double software = into.is_host ? software_seconds(report.value(), drawn) : drawn;
         const double token = report.value().tpot_ms.p50 / 1000;
         into.token_layers.push_back({bytes, (token - software) / layers});
@@ -173,7 +173,6 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         small.prompt(window);
         const auto at_once = small.quickest(seconds / 20);
         if (!at_once) return at_once.failure();
-        // Two operations for each weight of two bytes.
         into.prefill_layers.push_back(
             {bytes, at_once.value().ttft_ms.p50 / 1000 / layers / window});
         if (const status done = measure_few(hidden, seconds / 40, threads, into); !done)
