@@ -67,73 +67,50 @@ bool alike(const cluster_config &a, const cluster_config &b) {
     });
 }
 
-// A zone with its plan; of its scene what is needed beside them, as zones are large and many.
-struct planned_zone {
-    cluster_config config;
-    cluster_arrays cluster;
-    std::vector<double> tokens_per_s;  // [homes]
-    plan made;
-    latency_figures figures;
-};
-
-using zone_planner = std::function<result<plan>(const scene &, uint32_t)>;
-
-result<planned_zone> plan_of(cluster_config part, const std::filesystem::path &base,
-                             const zone_planner &plan_zone, uint32_t zone, uint32_t zones) {
-    const result<scene> of = make_scene(part, base);
-    if (!of) return of.failure();
-    result<plan> made = plan_zone(*of, zone);
-    if (!made) return error{format("zone {} of {}: {}", zone + 1, zones, made.failure().text)};
-    planned_zone all{std::move(part), of->cluster, of->demand.home_tokens_per_s, {}, {}};
-    all.figures = predict(*of, *made);
-    all.made = std::move(made).value();
-    return all;
-}
-
 // Figures of all zones, by home of the whole.
 class joined_figures {
 public:
-    explicit joined_figures(uint32_t homes) {
-        all_.home_token_s.resize(homes);
-        all_.home_local_ratio.resize(homes, 1);
+    explicit joined_figures(const scene &whole) : tokens_per_s_(whole.demand.home_tokens_per_s) {
+        all_.home_token_s.resize(tokens_per_s_.size());
+        all_.home_local_ratio.resize(tokens_per_s_.size(), 1);
     }
-    void add(const planned_zone &of, uint32_t first, uint32_t stride) {
-        const latency_figures &zone = of.figures;
+    void add(const latency_figures &zone, uint32_t first, uint32_t stride) {
         double tokens_per_s = 0;
-        for (uint32_t h = 0; h < of.cluster.homes; ++h) {
-            all_.home_token_s[first + h * stride] = zone.home_token_s[h];
-            all_.home_local_ratio[first + h * stride] = zone.home_local_ratio[h];
-            tokens_per_s += of.tokens_per_s[h];
+        for (uint32_t h = 0; h < zone.home_token_s.size(); ++h) {
+            const uint32_t home = first + h * stride;
+            all_.home_token_s[home] = zone.home_token_s[h];
+            all_.home_local_ratio[home] = zone.home_local_ratio[h];
+            tokens_per_s += tokens_per_s_[home];
         }
         token_s_ += tokens_per_s * zone.token_s, empty_s_ += tokens_per_s * zone.empty_s;
         batch_token_s_ += tokens_per_s * zone.batch_token_s;
-        tokens_per_s_ += tokens_per_s;
+        asked_per_s_ += tokens_per_s;
         all_.calls_per_s += zone.calls_per_s;
         all_.remote_calls_per_s += zone.remote_calls_per_s;
         all_.absent += zone.absent;
     }
     latency_figures joined() {
-        if (tokens_per_s_ > 0)
-            all_.token_s = token_s_ / tokens_per_s_, all_.empty_s = empty_s_ / tokens_per_s_;
-        if (tokens_per_s_ > 0) all_.batch_token_s = batch_token_s_ / tokens_per_s_;
+        if (asked_per_s_ > 0)
+            all_.token_s = token_s_ / asked_per_s_, all_.empty_s = empty_s_ / asked_per_s_;
+        if (asked_per_s_ > 0) all_.batch_token_s = batch_token_s_ / asked_per_s_;
         all_.saved_s = all_.empty_s - all_.token_s;
         if (all_.calls_per_s > 0) all_.local_ratio = 1 - all_.remote_calls_per_s / all_.calls_per_s;
         return std::move(all_);
     }
 
 private:
+    const std::vector<double> &tokens_per_s_;  // [homes]
     latency_figures all_;
-    double token_s_ = 0, empty_s_ = 0, batch_token_s_ = 0, tokens_per_s_ = 0;
+    double token_s_ = 0, empty_s_ = 0, batch_token_s_ = 0, asked_per_s_ = 0;
 };
 
-// The zone's copies by the whole's devices: server n of the zone is zone + n * zones.
-void add_copies(const planned_zone &of, const scene &whole, uint32_t zone, uint32_t zones,
-                std::vector<moorage_copy> &out) {
-    const std::vector<uint32_t> own = first_devices(of.cluster), all = first_devices(whole.cluster);
-    for (const moorage_copy &copy : of.made.copies) {
-        const uint32_t server = of.cluster.device_server[copy.device];
-        out.push_back({copy.expert, all[zone + server * zones] + (copy.device - own[server])});
-    }
+// Devices of the whole by those of the zone: server n of the zone is zone + n * zones.
+std::vector<uint32_t> devices_of_zone(const scene &whole, uint32_t zone, uint32_t zones) {
+    const std::vector<uint32_t> first = first_devices(whole.cluster);
+    std::vector<uint32_t> devices;
+    for (uint32_t server = zone; server < whole.cluster.servers; server += zones)
+        for (uint32_t d = first[server]; d < first[server + 1]; ++d) devices.push_back(d);
+    return devices;
 }
 
 }  // namespace
@@ -162,55 +139,63 @@ result<scene> make_outline(const cluster_config &config, const std::filesystem::
     return made;
 }
 
-result<zoned_plan> place_in_zones(
-    const cluster_config &config, const std::filesystem::path &base, const scene &whole,
-    const std::function<result<plan>(const scene &, uint32_t)> &plan_zone, zone_plans how) {
+std::vector<uint32_t> leading_zones(const cluster_config &config, zone_plans how) {
     const uint32_t zones = zones_of(config);
-    zoned_plan all;
-    joined_figures figures(whole.cluster.homes);
-    std::vector<planned_zone> known;
+    std::vector<uint32_t> leading;
+    std::vector<std::pair<uint32_t, cluster_config>> known;
     for (uint32_t zone = 0; zone < zones; ++zone) {
+        leading.push_back(zone);
+        if (how == zone_plans::each) continue;
         cluster_config part = zone_config(config, zone, zones);
-        auto at = std::find_if(known.begin(), known.end(), [&](const planned_zone &each) {
-            return how == zone_plans::of_scenes && alike(each.config, part);
-        });
-        if (at == known.end()) {
-            if (how == zone_plans::each) known.clear();
-            auto planned = plan_of(std::move(part), base, plan_zone, zone, zones);
-            if (!planned) return planned.failure();
-            all.made.seconds += planned->made.seconds;
-            at = known.insert(known.end(), std::move(planned).value());
-        }
-        figures.add(*at, zone, zones);
-        add_copies(*at, whole, zone, zones, all.made.copies);
-        all.made.policy = at->made.policy;
+        const auto at = std::ranges::find_if(
+            known, [&](const auto &each) { return alike(each.second, part); });
+        if (at != known.end())
+            leading.back() = at->first;
+        else
+            known.emplace_back(zone, std::move(part));
+    }
+    return leading;
+}
+
+result<scene> make_zone(const cluster_config &config, const std::filesystem::path &base,
+                        uint32_t zone) {
+    const uint32_t zones = zones_of(config);
+    return make_scene(zones == 1 ? config : zone_config(config, zone, zones), base);
+}
+
+zoned_plan join_zones(const scene &whole, std::span<const zoned_plan> zones,
+                      std::span<const uint32_t> leading) {
+    const auto count = static_cast<uint32_t>(zones.size());
+    zoned_plan all;
+    joined_figures figures(whole);
+    for (uint32_t zone = 0; zone < count; ++zone) {
+        const zoned_plan &of = zones[leading[zone]];
+        figures.add(of.figures, zone, count);
+        const std::vector<uint32_t> devices = devices_of_zone(whole, zone, count);
+        for (const moorage_copy &copy : of.made.copies)
+            all.made.copies.push_back({copy.expert, devices[copy.device]});
+        if (leading[zone] == zone) all.made.seconds += of.made.seconds;
+        all.made.policy = of.made.policy;
     }
     std::sort(all.made.copies.begin(), all.made.copies.end(),
               [](const moorage_copy &a, const moorage_copy &b) {
                   return a.expert != b.expert ? a.expert < b.expert : a.device < b.device;
               });
-    all.made.facts.push_back({"zones", static_cast<double>(zones)});
+    all.made.facts.push_back({"zones", static_cast<double>(count)});
     all.figures = figures.joined();
     return all;
 }
 
 plan plan_of_zone(const cluster_config &config, const scene &whole, const plan &made,
                   uint32_t zone) {
-    const uint32_t zones = zones_of(config);
-    const std::vector<uint32_t> all = first_devices(whole.cluster);
-    std::vector<uint32_t> own(whole.cluster.servers, 0);  // first device by the zone's numbers
-    uint32_t devices = 0;
-    for (uint32_t n = zone; n < whole.cluster.servers; n += zones) {
-        own[n] = devices;
-        devices += all[n + 1] - all[n];
-    }
+    constexpr uint32_t elsewhere = UINT32_MAX;
+    std::vector<uint32_t> own(whole.cluster.devices(), elsewhere);  // by the zone's numbers
+    const std::vector<uint32_t> devices = devices_of_zone(whole, zone, zones_of(config));
+    for (uint32_t d = 0; d < devices.size(); ++d) own[devices[d]] = d;
     plan part;
     part.policy = made.policy;
-    for (const moorage_copy &copy : made.copies) {
-        const uint32_t server = whole.cluster.device_server[copy.device];
-        if (server % zones == zone)
-            part.copies.push_back({copy.expert, own[server] + (copy.device - all[server])});
-    }
+    for (const moorage_copy &copy : made.copies)
+        if (own[copy.device] != elsewhere) part.copies.push_back({copy.expert, own[copy.device]});
     return part;
 }
 

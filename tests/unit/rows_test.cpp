@@ -5,6 +5,7 @@
 #include "tests/unit/program.h"
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -212,6 +213,31 @@ TEST_CASE("place: a policy that fails stands beside those that do not") {
     for (json *rows : {&plain, &all})
         for (json &row : *rows) row.erase("seconds");
     CHECK(plain == all);
+}
+
+TEST_CASE("place: a policy that dies in a zone is named with the zone") {
+    const program on;
+    std::ofstream text(on.file("zones.toml"));
+    text << "[cluster]\n[[cluster.models]]\nname = \"switch_base_8\"\n";
+    for (int i = 0; i < 3; ++i)
+        text << "[[cluster.servers]]\nname = \"s" << i << "\"\nflops = 1e12\n"
+             << "expert_memory_bytes = " << 1 + i << "e9\nworkload = \"drawn\"\n";
+    text << "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e9\nlatency_s = 1e-3\n"
+            "[[cluster.workloads]]\nname = \"drawn\"\nzipf = 1.0\ndraw_seed = 3\n"
+            "[placement]\nzone_servers = 1\n";
+    text.close();
+    const ended all = on.run({"place", "zones.toml", "--policies", "lfu,mortal_plan", "--set",
+                              "plugins.path=" + mortal, "--json", "z.json"});
+    CHECK(all.code == 1);
+    const json rows = json::parse(on.read("z.json"))["results"];
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[0]["facts"]["zones"] == 3);
+    CHECK(rows[1]["death"]["signal"] == "SIGABRT");
+    CHECK(rows[1]["failed"].get<std::string>().starts_with("zone 1 of 3: "));
+    const ended none = on.run({"place", "zones.toml", "--policies", "nobody"});
+    CHECK(none.code == 2);
+    CHECK(none.errors.find("zone 1 of 3: --policies nobody: no placement policy") !=
+          std::string::npos);
 }
 
 TEST_CASE("a report that went through a pipe writes the same bytes") {

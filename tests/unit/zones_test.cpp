@@ -40,7 +40,7 @@ run_config described(uint32_t pairs, const std::string &more = "") {
 // Every expert once, the next one on the next device with room.
 result<plan> in_turn(const scene &of) {
     plan made;
-    made.policy = "in turn";
+    made.policy = "in turn", made.seconds = 1;
     std::vector<uint64_t> left = of.cluster.device_bytes;
     uint32_t device = 0;
     for (uint32_t x = 0; x < of.demand.experts(); ++x) {
@@ -55,6 +55,24 @@ result<plan> in_turn(const scene &of) {
     const status sound = check_plan(of, made);
     if (!sound) return sound.failure();
     return made;
+}
+
+// Every leading zone planned by `planner`, joined.
+template <class F>
+zoned_plan placed_in_zones(const run_config &of, const scene &whole, zone_plans how, F &&planner) {
+    const std::vector<uint32_t> leading = leading_zones(*of.cluster, how);
+    CHECK(leading.size() == zones_of(*of.cluster));
+    std::vector<zoned_plan> zones(leading.size());
+    for (uint32_t zone = 0; zone < leading.size(); ++zone) {
+        if (leading[zone] != zone) continue;
+        const auto part = make_zone(*of.cluster, clusters, zone);
+        REQUIRE_MESSAGE(part.ok(), (part ? "" : part.failure().text));
+        auto made = planner(*part, zone);
+        REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+        zones[zone].figures = predict(*part, *made);
+        zones[zone].made = std::move(*made);
+    }
+    return join_zones(whole, zones, leading);
 }
 
 }  // namespace
@@ -85,29 +103,27 @@ TEST_CASE("zones of equal servers are clusters of their own") {
     CHECK(whole->demand.frequency.empty());
     std::vector<plan> planned;
     std::vector<double> token_s, batch_token_s;
-    const auto placed = place_in_zones(
-        *six.cluster, clusters, *whole, [&](const scene &of, uint32_t zone) -> result<plan> {
-            CHECK(zone == planned.size());
+    const zoned_plan placed = placed_in_zones(
+        six, *whole, zone_plans::each, [&](const scene &of, uint32_t zone) {
             CHECK(of.server_names[2] == (zone == 0 ? "small2" : "large2"));
             auto made = in_turn(of);
-            if (!made) return made;
+            REQUIRE(made.ok());
             planned.push_back(*made);
             token_s.push_back(predict(of, *made).token_s);
             batch_token_s.push_back(predict(of, *made).batch_token_s);
             return made;
         });
-    REQUIRE_MESSAGE(placed.ok(), (placed ? "" : placed.failure().text));
-    CHECK(planned.size() == 2);
-    CHECK(placed->made.copies.size() == planned[0].copies.size() + planned[1].copies.size());
+    REQUIRE(planned.size() == 2);
+    CHECK(placed.made.copies.size() == planned[0].copies.size() + planned[1].copies.size());
     // Every home has one token a second.
-    CHECK(placed->figures.token_s == doctest::Approx((token_s[0] + token_s[1]) / 2));
-    CHECK(placed->figures.batch_token_s ==
+    CHECK(placed.figures.token_s == doctest::Approx((token_s[0] + token_s[1]) / 2));
+    CHECK(placed.figures.batch_token_s ==
           doctest::Approx((batch_token_s[0] + batch_token_s[1]) / 2));
-    CHECK(placed->figures.home_token_s.size() == 6);
-    plan again = placed->made;
+    CHECK(placed.figures.home_token_s.size() == 6);
+    plan again = placed.made;
     CHECK(check_plan(*whole, again).ok());
     for (uint32_t zone = 0; zone < 2; ++zone) {
-        plan part = plan_of_zone(*six.cluster, *whole, placed->made, zone);
+        plan part = plan_of_zone(*six.cluster, *whole, placed.made, zone);
         REQUIRE(part.copies.size() == planned[zone].copies.size());
         for (size_t i = 0; i < part.copies.size(); ++i) {
             CHECK(part.copies[i].expert == planned[zone].copies[i].expert);
@@ -121,15 +137,10 @@ TEST_CASE("zones that are alike are planned once") {
     const auto placed = [](const run_config &of, zone_plans how, std::vector<uint32_t> &asked) {
         const auto whole = make_outline(*of.cluster, clusters);
         REQUIRE_MESSAGE(whole.ok(), (whole ? "" : whole.failure().text));
-        auto made = place_in_zones(
-            *of.cluster, clusters, *whole,
-            [&](const scene &zone, uint32_t number) -> result<plan> {
-                asked.push_back(number);
-                return in_turn(zone);
-            },
-            how);
-        REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
-        return std::move(*made);
+        return placed_in_zones(of, *whole, how, [&](const scene &zone, uint32_t number) {
+            asked.push_back(number);
+            return in_turn(zone);
+        });
     };
     const std::string of_three = "[placement]\nzone_servers = 3\n";
     const run_config twelve = described(6, of_three);
@@ -143,6 +154,8 @@ TEST_CASE("zones that are alike are planned once") {
         CHECK(one.made.copies[i].expert == other.made.copies[i].expert);
         CHECK(one.made.copies[i].device == other.made.copies[i].device);
     }
+    CHECK(one.made.seconds == 2);
+    CHECK(other.made.seconds == 4);
     CHECK(one.figures.home_token_s == other.figures.home_token_s);
     CHECK(one.figures.token_s == other.figures.token_s);
     CHECK(one.figures.absent == other.figures.absent);
@@ -164,17 +177,18 @@ TEST_CASE("zones that are alike are planned once") {
     CHECK(numbers(drawn) == std::vector<uint32_t>{0, 1, 2, 3});
 }
 
-TEST_CASE("what a zone refuses names the zone, and users need all servers") {
+TEST_CASE("a cluster of one zone is that zone") {
+    const run_config six = described(3);
+    const auto whole = make_scene(*six.cluster, clusters);
+    const auto zone = make_zone(*six.cluster, clusters, 0);
+    REQUIRE((whole.ok() && zone.ok()));
+    CHECK(leading_zones(*six.cluster, zone_plans::of_scenes) == std::vector<uint32_t>{0});
+    CHECK(zone->server_names == whole->server_names);
+    CHECK(zone->demand.frequency == whole->demand.frequency);
+}
+
+TEST_CASE("zones are without users, and what is planned as one has a limit") {
     const run_config six = described(3, "[placement]\nzone_servers = 3\n");
-    const auto whole = make_outline(*six.cluster, clusters);
-    REQUIRE(whole.ok());
-    const auto refused = place_in_zones(*six.cluster, clusters, *whole,
-                                        [&](const scene &of, uint32_t zone) -> result<plan> {
-                                            if (zone == 1) return error{"no plan"};
-                                            return in_turn(of);
-                                        });
-    REQUIRE_FALSE(refused.ok());
-    CHECK(refused.failure().text == "zone 2 of 2: no plan");
     cluster_config with_users = *six.cluster;
     with_users.users.resize(1);
     CHECK_FALSE(make_outline(with_users, clusters).ok());

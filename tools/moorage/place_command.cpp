@@ -150,71 +150,87 @@ std::string name_of(const contender &one) {
     return one.label.empty() ? one.stage.plugin : one.label;
 }
 
-result<plan> plan_by(const contender &one, const run_config &config, const registry &policies,
-                     const scene &of) {
+// Its own refusal is part of what is sent, beside a plan without copies.
+result<std::string> sent(const result<plan> &made, const contender &one, const scene &of) {
+    const plan none{one.stage.plugin, {}, {}, 0};
+    if (!made) return packed(none, made.failure().text, latency_figures());
+    return packed(*made, std::string(), predict(of, *made));
+}
+
+result<std::string> place_by_policy(const contender &one, const run_config &config,
+                                    const registry &policies, const scene &of) {
     auto stage = placement_stage::open(one.stage, policies, of, config.seed);
     if (!stage) return stage.failure();
-    return (*stage)->make(of, {});
+    return sent((*stage)->make(of, {}), one, of);
 }
 
-// Zone after zone: what a row sends of itself.
-result<std::string> place_zones(const contender &one, const run_config &config,
-                                const registry &policies, const scene &whole) {
-    plan given;
-    if (!one.plan_file.empty()) {
-        auto read = read_plan(one.plan_file, whole);
-        if (!read) return read.failure();
-        given = std::move(read).value();
+// What one zone's work sends; `given` is the whole's plan of a file.
+result<std::string> place_zone(const contender &one, const run_config &config,
+                               const registry &policies, const scene &whole, const plan &given,
+                               uint32_t zone) {
+    const bool parted = zones_of(*config.cluster) > 1;
+    if (!parted && one.plan_file.empty()) return place_by_policy(one, config, policies, whole);
+    if (!parted) return sent(given, one, whole);
+    const auto of = make_zone(*config.cluster, config.file.parent_path(), zone);
+    if (!of) return sent(of.failure(), one, whole);
+    if (one.plan_file.empty()) return place_by_policy(one, config, policies, *of);
+    plan part = plan_of_zone(*config.cluster, whole, given, zone);
+    const status sound = check_plan(*of, part);
+    return sent(sound ? result<plan>(std::move(part)) : sound.failure(), one, *of);
+}
+
+// What has come of a row's zones.
+struct row_parts {
+    explicit row_parts(uint32_t zones) : plans(zones), refusals(zones), failures(zones) {}
+    std::vector<zoned_plan> plans;  // [zones], as all others
+    std::vector<std::string> refusals;
+    std::vector<std::optional<failed_row>> failures;
+
+    void take(uint32_t zone, row_end how) {
+        zoned_plan &of = plans[zone];
+        if (!how.failure && !unpack(how.bytes, of.made, refusals[zone], of.figures))
+            how.failure = failed_row{"", "its plan did not arrive whole", {}, false};
+        const std::string which =
+            plans.size() > 1 ? format("zone {} of {}: ", zone + 1, plans.size()) : "";
+        if (!refusals[zone].empty()) refusals[zone].insert(0, which);
+        if (how.failure) how.failure->why.insert(0, which);
+        failures[zone] = std::move(how.failure);
     }
-    const auto plan_zone = [&](const scene &of, uint32_t zone) -> result<plan> {
-        if (one.plan_file.empty()) return plan_by(one, config, policies, of);
-        plan part = plan_of_zone(*config.cluster, whole, given, zone);
-        if (const status sound = check_plan(of, part); !sound) return sound.failure();
-        return part;
-    };
-    auto made = place_in_zones(*config.cluster, config.file.parent_path(), whole, plan_zone,
-                               one.plan_file.empty() ? zone_plans::of_scenes : zone_plans::each);
-    if (!made)
-        return packed(plan{one.stage.plugin, {}, {}, 0}, made.failure().text, latency_figures());
-    return packed(made->made, std::string(), made->figures);
-}
+};
 
-// What a row sends of itself.
-result<std::string> place(const contender &one, const run_config &config, const registry &policies,
-                          const scene &of) {
-    if (zones_of(*config.cluster) > 1) return place_zones(one, config, policies, of);
-    plan made;
-    std::string refusal;
-    if (!one.plan_file.empty()) {
-        auto read = read_plan(one.plan_file, of);
-        if (!read) return read.failure();
-        made = std::move(read).value();
-    } else {
-        auto stage = placement_stage::open(one.stage, policies, of, config.seed);
-        if (!stage) return stage.failure();
-        auto advised = (*stage)->make(of, {});
-        if (advised)
-            made = std::move(advised).value();
-        else
-            refusal = advised.failure().text;
-        made.policy = (*stage)->name();
-    }
-    return packed(made, refusal, refusal.empty() ? predict(of, made) : latency_figures());
-}
-
-placement_row row_of(const contender &one, size_t scene, row_end how) {
+// A row that failed is one that says so. Zones are placed side by side; a cluster that is planned
+// as one has a machine to itself, since a policy's own time is among the figures.
+placement_row make_row(const contender &one, const run_config &config, const registry &policies,
+                       const scene &whole, std::optional<failed_row> &failed) {
     placement_row row;
-    row.scene = scene;
-    if (!how.failure && unpack(how.bytes, row.made, row.refusal, row.figures)) {
-        if (!one.label.empty()) row.made.policy = one.label;
+    row.made.policy = name_of(one);
+    result<plan> given = plan{};
+    if (!one.plan_file.empty()) given = read_plan(one.plan_file, whole);
+    const std::vector<uint32_t> leading = leading_zones(
+        *config.cluster, one.plan_file.empty() ? zone_plans::of_scenes : zone_plans::each);
+    std::vector<uint32_t> planned;
+    for (uint32_t zone = 0; zone < leading.size() && given; ++zone)
+        if (leading[zone] == zone) planned.push_back(zone);
+    row_parts parts(static_cast<uint32_t>(leading.size()));
+    run_rows(
+        planned.size(), leading.size() > 1 ? 0 : 1,
+        [&](size_t i) { return place_zone(one, config, policies, whole, *given, planned[i]); },
+        [&](size_t i, row_end how) { parts.take(planned[i], std::move(how)); });
+    if (!given) failed = failed_row{"", given.failure().text, {}, given.failure().usage};
+    for (auto &failure : parts.failures)
+        if (failure && !failed) failed = std::move(failure);
+    row.failed = failed.has_value();
+    if (failed) {
+        row.refusal = failed->why, row.death = failed->death;
         return row;
     }
-    row = {};
-    row.scene = scene;
-    row.made.policy = name_of(one);
-    row.failed = true;
-    row.refusal = how.failure ? how.failure->why : "its plan did not arrive whole";
-    if (how.failure) row.death = std::move(how.failure->death);
+    for (std::string &refusal : parts.refusals)
+        if (row.refusal.empty()) row.refusal = std::move(refusal);
+    zoned_plan whole_plan = leading.size() > 1 && row.refusal.empty()
+                                ? join_zones(whole, parts.plans, leading)
+                                : std::move(parts.plans[0]);
+    row.made = std::move(whole_plan.made), row.figures = std::move(whole_plan.figures);
+    if (!one.label.empty()) row.made.policy = one.label;
     return row;
 }
 
@@ -251,21 +267,16 @@ result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs
     if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
     const auto rows = find_rows(given, jobs, policies, report);
     if (!rows) return rows.failure();
-    report.rows.resize(rows->size());
     std::vector<failed_row> failed;
-    // One at a time: the policies' own time is among the figures.
-    run_rows(
-        rows->size(), 1,
-        [&](size_t i) {
-            const row_request &one = (*rows)[i];
-            return place(one.by, jobs[one.job].config, policies, report.scenes[one.job].of);
-        },
-        [&](size_t i, row_end how) {
-            const row_request &one = (*rows)[i];
-            if (how.failure) failed.push_back(*how.failure);
-            if (how.failure) failed.back().label = name_of(one.by);
-            report.rows[i] = row_of(one.by, one.job, std::move(how));
-        });
+    for (const row_request &one : *rows) {
+        std::optional<failed_row> failure;
+        report.rows.push_back(make_row(one.by, jobs[one.job].config, policies,
+                                       report.scenes[one.job].of, failure));
+        report.rows.back().scene = one.job;
+        if (!failure) continue;
+        failed.push_back(std::move(*failure));
+        failed.back().label = name_of(one.by);
+    }
     // What is wrong with the only one is what is wrong with the whole.
     if (rows->size() == 1 && failed.empty() && !report.rows[0].refusal.empty())
         return error{report.rows[0].refusal};
