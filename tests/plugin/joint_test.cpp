@@ -228,6 +228,54 @@ TEST_CASE("joint's account of changes is the SDK's latency model") {
     }
 }
 
+// Where one expert is missed alone, entries that a change cannot touch are passed over by the
+// block, and all servers are asked at once.
+TEST_CASE("joint's account of changes of one expert over many servers") {
+    for (uint64_t seed = 1; seed <= 16; ++seed) {
+        CAPTURE(seed);
+        scene_shape shape;
+        shape.servers = 20 + static_cast<uint32_t>(seed), shape.homes = 3 * shape.servers;
+        shape.experts = 4, shape.layers = 2, shape.room = 8;
+        shape.devices = 1 + seed % 2, shape.linked = seed % 3 == 0 ? 0.5 : 1;
+        shape.messages_dominate = seed % 4 < 2;
+        placement_scene scene = random_scene(shape, seed);
+        for (size_t d = 1; d < scene.device_call_s.size() && seed % 4 == 1; ++d)
+            scene.device_call_s[d] = scene.device_call_s[0];  // and so with many equal ways
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        const layer_time time(model);
+        state of(model, time, {1, 0.01, 0});
+        REQUIRE(of.uses() == 0);
+        std::mt19937_64 generator(seed);
+        const auto device_of = [&](uint32_t n) {
+            const uint32_t first = model.device_begin(n), count = model.device_begin(n + 1) - first;
+            return first + static_cast<uint32_t>(generator() % count);
+        };
+        std::vector<uint32_t> device(scene.servers);
+        std::vector<double> all_s(scene.servers);
+        for (int step = 0; step < 200; ++step) {
+            const auto x = static_cast<uint32_t>(generator() % scene.count());
+            for (uint32_t n = 0; n < scene.servers; ++n)
+                device[n] = of.at(x, n) == none && generator() % 4 != 0 ? device_of(n) : none;
+            of.changes_s(x, device, all_s);
+            for (uint32_t n = 0; n < scene.servers; ++n)
+                if (device[n] != none) CHECK(all_s[n] == of.change_s(x, n, device[n]));
+            const auto n = static_cast<uint32_t>(generator() % scene.servers);
+            const uint32_t to = generator() % 3 == 0 ? none : device_of(n);
+            if (of.at(x, n) != none) model.remove(x, of.at(x, n));
+            if (to != none) model.add(x, to);
+            const double change_s = of.change_s(x, n, to);
+            CHECK(of.put(x, n, to) == doctest::Approx(change_s).epsilon(1e-9));
+            CHECK(of.latency_s() + model.fixed_s() ==
+                  doctest::Approx(model.token_s()).epsilon(1e-9));
+        }
+        const double running = of.total();
+        of.settle();
+        CHECK(of.total() == doctest::Approx(running).epsilon(1e-9));
+    }
+}
+
 TEST_CASE("joint: never worse than any other policy with edge servers, users and a cloud") {
     const std::vector<std::string> others{"slim_greedy", "slim_dp", "slim_maxconv", "lfu",
                                           "random",      "ushape",  "prism"};

@@ -49,7 +49,7 @@ public:
         const double each = static_cast<double>(experts_) * servers_ * entries_;
         return static_cast<uint32_t>(std::clamp(1e9 / each, 6.0, 40.0));
     }
-    // Whether one try of prices alone would take many seconds: there is no bound then, value()
+    // Whether a bound would take minutes, some thirty tries of prices: there is none then, value()
     // stays below everything.
     bool too_large() const {
         return !enumerated() && uint64_t{experts_} * servers_ * entries_ > work_most;
@@ -61,7 +61,7 @@ public:
     bool enumerated() const { return subsets_ != 0; }
 
 private:
-    static constexpr uint64_t work_most = 2'000'000'000;
+    static constexpr uint64_t work_most = 200'000'000;
 
     struct set {
         uint32_t first, count;  // in members_, share_

@@ -55,17 +55,20 @@ inline void search::fill() {
     const uint32_t servers = of_.servers();
     std::vector<double> latest(size_t{of_.experts()} * servers, 0);
     std::priority_queue<candidate> queue;
-    const auto offer = [&](uint32_t x, uint32_t n) {
-        if (of_.at(x, n) != none) return;
-        const uint32_t device = spread_device(x, n, true);
-        if (device == none) return;
-        const double gain_s = -of_.change_s(x, n, device);
-        double &rank = latest[size_t{x} * servers + n];
-        rank = gain_s > least_s ? gain_s / size(x) : 0;
-        if (rank > 0) queue.push({rank, x, n});
+    std::vector<uint32_t> device(servers);
+    std::vector<double> change_s(servers);
+    const auto offer = [&](uint32_t x) {
+        for (uint32_t n = 0; n < servers; ++n)
+            device[n] = of_.at(x, n) != none ? none : spread_device(x, n, true);
+        of_.changes_s(x, device, change_s);
+        for (uint32_t n = 0; n < servers; ++n) {
+            if (device[n] == none) continue;
+            double &rank = latest[size_t{x} * servers + n];
+            rank = -change_s[n] > least_s ? -change_s[n] / size(x) : 0;
+            if (rank > 0) queue.push({rank, x, n});
+        }
     };
-    for (uint32_t x = 0; x < of_.experts(); ++x)
-        for (uint32_t n = 0; n < servers; ++n) offer(x, n);
+    for (uint32_t x = 0; x < of_.experts(); ++x) offer(x);
     // Gains of experts that are chosen together with a new one rise; they are asked for anew as
     // long as that takes a moderate time.
     const uint64_t refresh_max = of_.work() + std::min<uint64_t>(work_left() / 4, 20'000'000);
@@ -87,8 +90,7 @@ inline void search::fill() {
         ++moves_;
         if (of_.work() > refresh_max) continue;
         const uint32_t first = layer_first_[top.x];
-        for (uint32_t y = first; of_.uses() != 0 && y < first + layer_size_[top.x]; ++y)
-            for (uint32_t n = 0; n < servers; ++n) offer(y, n);
+        for (uint32_t y = first; of_.uses() != 0 && y < first + layer_size_[top.x]; ++y) offer(y);
     }
 }
 

@@ -108,6 +108,9 @@ public:
 
     // What putting the expert on `device` of server n, or taking it from there (none), would cost.
     double change_s(uint32_t x, uint32_t n, uint32_t device);
+    // The same for the expert on every server n whose device[n] is not none; such a server has it
+    // not.
+    void changes_s(uint32_t x, std::span<const uint32_t> device, std::span<double> change_s);
     double put(uint32_t x, uint32_t n, uint32_t device);
     void restore(const std::vector<uint32_t> &placement);
     void clear() { restore(std::vector<uint32_t>(at_.size(), none)); }
@@ -195,6 +198,17 @@ private:
         word = device == none ? word & ~bit : word | bit;
         at_[size_t{x} * servers_ + n] = device;
     }
+    void set_by(uint32_t x, uint32_t e, uint32_t device) {
+        by_[flow(x, e)] = device;
+        by_rank_[flow(x, e)] = time_.rank(model_.model_of(x), e, device);
+    }
+    // Whether an entry's costs follow from the nearest holder alone.
+    bool nearest_decides() const { return sets_.empty() && extra_.empty(); }
+    // Calls `call(entry)`, ascending, for all that `device` (or none) on server n serves better, or
+    // as well with `equal`, or that the server serves now: of hundreds of entries these are few.
+    // For all where sets or batches count, which one entry's nearest holder does not decide.
+    template <class Each>
+    void each_touched(uint32_t x, uint32_t n, uint32_t device, bool equal, Each call) const;
     uint32_t served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
     uint32_t nearest(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
     uint32_t pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t device);
@@ -247,7 +261,8 @@ private:
     std::vector<uint32_t> at_, copies_;
     std::vector<uint64_t> holders_;  // [X, server words]
     std::vector<int64_t> free_;
-    std::vector<uint32_t> by_;  // (expert, entry): what serves it alone
+    std::vector<uint32_t> by_;       // (expert, entry): what serves it alone
+    std::vector<uint32_t> by_rank_;  // its rank
     std::vector<uint32_t> pattern_;
     std::vector<double> load_;  // utilisation of devices, then of links
     double tokens_per_s_ = 0;

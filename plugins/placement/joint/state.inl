@@ -25,6 +25,7 @@ inline state::state(const latency_model &model, const layer_time &time, const co
       free_(model.cluster().host_device_bytes,
             model.cluster().host_device_bytes + model.cluster().devices),
       by_(size_t{experts_} * entries_, none),
+      by_rank_(by_.size(), none),
       far_max_(servers_ > 8 ? 4 : 64),
       known_(size_t{1} << known_bits) {
     read_layers();
@@ -117,7 +118,7 @@ inline void state::refresh() {
     for (uint32_t x = 0; x < experts_; ++x)
         for (uint32_t e = 0; e < entries_; ++e) {
             const size_t i = flow(x, e);
-            by_[i] = nearest(x, e, none, none);
+            set_by(x, e, nearest(x, e, none, none));
             if (use_first_[i] != use_first_[i + 1]) pattern_[i] = pattern_with(x, e, none, none);
         }
     for (set &of : sets_) {
@@ -234,6 +235,38 @@ inline uint32_t state::nearest(uint32_t x, uint32_t e, uint32_t n, uint32_t devi
     return best;
 }
 
+template <class Each>
+void state::each_touched(uint32_t x, uint32_t n, uint32_t device, bool equal, Each call) const {
+    constexpr uint32_t block = 16;
+    if (!nearest_decides()) {
+        for (uint32_t e = 0; e < entries_; ++e) call(e);
+        return;
+    }
+    static constexpr std::array<uint32_t, block> nowhere = [] {
+        std::array<uint32_t, block> all{};
+        all.fill(none);
+        return all;
+    }();
+    const uint32_t first = model_.device_begin(n), count = model_.device_begin(n + 1) - first;
+    const uint32_t *ranks = device == none ? nullptr : time_.ranks(model_.model_of(x), device);
+    const uint32_t more = equal ? 1 : 0;
+    for (uint32_t begin = 0; begin < entries_; begin += block) {
+        const uint32_t size = std::min(block, entries_ - begin);
+        const uint32_t *by = &by_[flow(x, begin)], *by_rank = &by_rank_[flow(x, begin)];
+        const uint32_t *rank = ranks == nullptr ? nowhere.data() : ranks + begin;
+        const auto touched = [&](uint32_t i) {
+            return static_cast<uint32_t>(by[i] - first < count) |
+                   static_cast<uint32_t>(rank[i] < by_rank[i] + more);
+        };
+        uint32_t any = 0;
+        if (size == block)
+            for (uint32_t i = 0; i < block; ++i) any |= touched(i);
+        if (size == block && any == 0) continue;
+        for (uint32_t i = 0; i < size; ++i)
+            if (touched(i) != 0) call(begin + i);
+    }
+}
+
 // With `device` (or none) on server n.
 inline uint32_t state::served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const {
     const uint32_t now = by_[flow(x, e)], own = time_.entry_server(e);
@@ -333,7 +366,7 @@ inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
     const uint32_t m = model_.model_of(x);
     double sum = copy_cost(x, device) - copy_cost(x, at(x, n)), remote = 0;
     work_ += 4 + entries_ / 8;
-    for (uint32_t e = 0; e < entries_; ++e) {
+    each_touched(x, n, device, /*equal=*/false, [&](uint32_t e) {
         const size_t i = flow(x, e);
         if (single_[i] > 0 || calls_[i] > 0) {
             const uint32_t by = served_by(x, e, n, device);
@@ -345,9 +378,9 @@ inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
         if (!extra_.empty() && calls_[i] > 0 && seen_from(x, e, n))
             sum += weights_.latency *
                    (extra_s(x, e, n, device) - extra_[layer_[x] * size_t{entries_} + e]);
-        if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) continue;
+        if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) return;
         const uint32_t pattern = pattern_with(x, e, n, device);
-        if (pattern == pattern_[i]) continue;
+        if (pattern == pattern_[i]) return;
         double part = 0;
         const uint64_t shift = patterns_.code(pattern) - patterns_.code(pattern_[i]);
         for (size_t u = use_first_[i]; u < use_first_[i + 1]; ++u) {
@@ -356,9 +389,44 @@ inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
         }
         sum += weights_.latency * part;
         work_ += use_first_[i + 1] - use_first_[i];
-    }
+    });
     sum += remote_cost(remote_ + remote) - remote_cost(remote_);
     return weights_.load > 0 ? sum + load_change(x, n, device, false) : sum;
+}
+
+// Entry by entry for all servers at once, which is what a processor does fast; each sum has the
+// terms of change_s() in their order, so that it is the same to the bit.
+inline void state::changes_s(uint32_t x, std::span<const uint32_t> device,
+                             std::span<double> change_s) {
+    bool by_number = true;  // where each server has one device
+    for (uint32_t n = 0; n <= servers_; ++n) by_number = by_number && model_.device_begin(n) == n;
+    if (!nearest_decides() || !by_number || weights_.load > 0) {
+        for (uint32_t n = 0; n < servers_; ++n)
+            if (device[n] != none) change_s[n] = this->change_s(x, n, device[n]);
+        return;
+    }
+    const uint32_t m = model_.model_of(x);
+    std::vector<double> remote(servers_, 0);
+    for (uint32_t n = 0; n < servers_; ++n) {
+        change_s[n] = copy_cost(x, device[n]);
+        if (device[n] != none) work_ += 4 + entries_ / 8;
+    }
+    for (uint32_t e = 0; e < entries_; ++e) {
+        const size_t i = flow(x, e);
+        const uint32_t by = by_[i], own = time_.entry_server(e);
+        if ((single_[i] <= 0 && calls_[i] <= 0) || at(x, own) != none) continue;
+        const double *alone_s = time_.alone_s(m, e);
+        const double rate = weights_.latency * single_[i];
+        const double now_s = by == none ? infinity : alone_s[by];
+        const double paid_s = flow_cost(i, m, e, by);
+        for (uint32_t n = 0; n < servers_; ++n)
+            change_s[n] += alone_s[n] < now_s ? rate * alone_s[n] - paid_s : 0.0;
+        // Its own server serves it, however long that takes, and without a remote call.
+        if (!(alone_s[own] < now_s)) change_s[own] += rate * alone_s[own] - paid_s;
+        remote[own] -= remote_of(i, e, by);
+    }
+    for (uint32_t n = 0; n < servers_; ++n)
+        change_s[n] += remote_cost(remote_ + remote[n]) - remote_cost(remote_);
 }
 
 inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
@@ -374,23 +442,23 @@ inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
     double sum = copy_cost(x, device) - copy_cost(x, before), remote = 0;
     if (weights_.load > 0) sum += load_change(x, n, device, true);
     work_ += 4 + entries_ / 8;
-    for (uint32_t e = 0; e < entries_; ++e) {
+    each_touched(x, n, device, /*equal=*/true, [&](uint32_t e) {
         const size_t i = flow(x, e);
         const uint32_t by = served_by(x, e, n, device);
         if (by != by_[i]) {
             sum += flow_cost(i, m, e, by) - flow_cost(i, m, e, by_[i]);
             remote += remote_of(i, e, by) - remote_of(i, e, by_[i]);
+            set_by(x, e, by);
         }
-        by_[i] = by;
         if (!extra_.empty() && calls_[i] > 0 && seen_from(x, e, n)) {
             double &extra = extra_[layer_[x] * size_t{entries_} + e];
             const double then = extra_s(x, e, n, device);
             sum += weights_.latency * (then - extra);
             extra = then;
         }
-        if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) continue;
+        if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) return;
         const uint32_t pattern = pattern_with(x, e, n, device);
-        if (pattern == pattern_[i]) continue;
+        if (pattern == pattern_[i]) return;
         double part = 0;
         const uint64_t shift = patterns_.code(pattern) - patterns_.code(pattern_[i]);
         for (size_t u = use_first_[i]; u < use_first_[i + 1]; ++u) {
@@ -402,7 +470,7 @@ inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
         sum += weights_.latency * part;
         work_ += use_first_[i + 1] - use_first_[i];
         pattern_[i] = pattern;
-    }
+    });
     set_at(x, n, device);
     sum += remote_cost(remote_ + remote) - remote_cost(remote_);
     remote_ += remote;

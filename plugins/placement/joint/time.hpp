@@ -41,6 +41,9 @@ public:
                 entry_server_.push_back(n);
             }
         for (uint32_t m = 0; m < cluster_.models; ++m) read_model(model, m);
+        rank_.assign(size_t{cluster_.models} * cluster_.devices * entries(), none);
+        for (uint32_t m = 0; m < cluster_.models; ++m)
+            for (uint32_t e = 0; e < entries(); ++e) rank_devices(m, e);
     }
 
     bool serial() const { return serial_; }
@@ -68,6 +71,17 @@ public:
     double alone_s(uint32_t model, uint32_t entry, uint32_t device) const {
         if (device == none) return absent_s(model, entry);
         return alone_s_[(size_t{model} * entries() + entry) * cluster_.devices + device];
+    }
+    const double *alone_s(uint32_t model, uint32_t entry) const {  // [devices]
+        return &alone_s_[(size_t{model} * entries() + entry) * cluster_.devices];
+    }
+    // Devices by alone_s(), equal where it is. 0: of the entry's own server, which serves whatever
+    // it has. Nobody is behind all, and behind nobody are those that are not reached.
+    uint32_t rank(uint32_t model, uint32_t entry, uint32_t device) const {
+        return device == none ? none - 1 : ranks(model, device)[entry];
+    }
+    const uint32_t *ranks(uint32_t model, uint32_t device) const {  // [entries]
+        return &rank_[(size_t{model} * cluster_.devices + device) * entries()];
     }
     double absent_s(uint32_t model, uint32_t entry) const {
         return absent_once_s(model, entry) + absent_each_s(model, entry);
@@ -108,6 +122,19 @@ public:
 private:
     size_t link(uint32_t model, uint32_t entry, uint32_t server) const {
         return (size_t{model} * entries() + entry) * servers_ + server;
+    }
+
+    void rank_devices(uint32_t m, uint32_t e) {
+        std::vector<double> times;
+        for (uint32_t d = 0; d < cluster_.devices; ++d)
+            if (reached(e, server_of(d))) times.push_back(alone_s(m, e, d));
+        std::sort(times.begin(), times.end());
+        for (uint32_t d = 0; d < cluster_.devices; ++d) {
+            uint32_t &rank = rank_[(size_t{m} * cluster_.devices + d) * entries() + e];
+            const auto at = std::lower_bound(times.begin(), times.end(), alone_s(m, e, d));
+            if (reached(e, server_of(d))) rank = 1 + static_cast<uint32_t>(at - times.begin());
+            if (server_of(d) == entry_server_[e]) rank = 0;
+        }
     }
 
     void read_model(const latency_model &model, uint32_t m) {
@@ -300,6 +327,7 @@ private:
     std::vector<double> there_s_, back_s_;               // [M, entries, N]
     std::vector<double> there_line_s_, back_line_s_;     // [M, entries, N] without latency
     std::vector<double> alone_s_;                        // [M, entries, G]
+    std::vector<uint32_t> rank_;                         // [M, G, entries]
     std::vector<double> absent_once_s_, absent_each_s_;  // [M, entries]
 };
 
