@@ -177,7 +177,8 @@ TEST_CASE("every bundled policy keeps the rules") {
     for (const fs::directory_entry &at : fs::recursive_directory_iterator(build / "plugins")) {
         if (at.path().extension() != ".so") continue;
         CAPTURE(at.path().string());
-        const auto done = check(quoted(at.path()) + " --timeout " + (moorage::test::sanitized ? "600" : "60"));
+        const char *limit_s = moorage::test::sanitized ? "600" : "60";
+        const auto done = check(quoted(at.path()) + " --timeout " + limit_s);
         REQUIRE(done.report.is_object());
         for (const char *outcome : {"failed", "crashed", "warning"})
             CHECK(tests_that(done.report, outcome) == std::vector<std::string>{});
