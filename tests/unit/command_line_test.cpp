@@ -297,6 +297,26 @@ TEST_CASE("what is wrong in a sweep is blamed on --sweep, once") {
     CHECK(policy.errors.find("lruu") == policy.errors.rfind("lruu"));
 }
 
+TEST_CASE("help without a topic lists the commands, and one explains a command") {
+    const program on;
+    const ended nothing = on.run({}), bare = on.run({"help"}), part = on.run({"plugins"});
+    CHECK(nothing.code == 2);
+    CHECK(says(nothing.errors, "replay  "));
+    CHECK(part.code == 2);
+    CHECK(says(part.errors, "Usage: moorage plugins"));
+    CHECK(bare.code == 0);
+    CHECK(says(bare.out, "replay  "));
+    CHECK(says(bare.out, "moorage help figures, keys and"));
+    CHECK(on.run({"help", "plugins", "check"}).out == on.run({"plugins", "check", "--help"}).out);
+    const std::string run = on.run({"help", "run"}).out;  // a command and a section
+    CHECK(run.find(on.run({"run", "--help"}).out) == 0);
+    CHECK(says(run, "[run]: what is run"));
+    CHECK(on.run({"help", "hit", "rate"}).out == on.run({"help", "hit rate"}).out);
+    const ended wrong = on.run({"help", "relpay"});
+    CHECK(wrong.code == 2);
+    CHECK(says(wrong.errors, "did you mean replay"));
+}
+
 TEST_CASE("help explains keys, tables, units and parameters, and the page is made of it") {
     const program on;
     const std::string key = on.run({"help", "memory.experts"}).out;

@@ -29,8 +29,8 @@ command install_profile(parser &app);
 command install_node(parser &app);
 command install_cluster(parser &app);
 command install_load(parser &app);
+// These keep `app` until they run.
 command install_help(parser &app);
-// These two keep `app` until they run.
 command install_completion(parser &app);
 command install_man(parser &app);
 

@@ -1,5 +1,5 @@
 // help_command.cpp - moorage help: what a figure of a report or a key of a configuration means,
-// from the tables that make the one and read the other.
+// from the tables that make the one and read the other, and what a command takes.
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,8 +68,15 @@ std::string text_of_cause(const std::string &topic) {
     return "";
 }
 
-std::vector<std::string> known_topics() {
+// "plugins check".
+std::string words_of(const parser &leaf) {
+    const std::string name = leaf.name();
+    return name.substr(std::min(name.size(), name.find(' ') + 1));
+}
+
+std::vector<std::string> known_topics(parser &app) {
     std::vector<std::string> known = key_topics();
+    for (const parser *leaf : app.leaves()) known.push_back(words_of(*leaf));
     known.push_back("figures");
     for (const auto &[name, of] : all_figures()) {
         known.push_back(name);
@@ -81,7 +88,18 @@ std::vector<std::string> known_topics() {
     return known;
 }
 
-int help(const std::string &topic, bool markdown) {
+std::string text_of_command(const parser &app, const std::string &topic) {
+    const parser *of = app.find(topic);
+    return of ? of->help() : "";
+}
+
+int help(parser &app, const std::string &topic, bool markdown) {
+    if (topic.empty() && !markdown) {
+        print(app.help() +
+              "\nmoorage help COMMAND, FIGURE or KEY explains one; moorage help figures, keys and\n"
+              "units list all that reports say and configurations take.\n");
+        return exit_ok;
+    }
     if (markdown && topic != "keys")
         return fail(
             {format("help {}: --markdown is of keys: moorage help keys --markdown", topic), true});
@@ -92,33 +110,39 @@ int help(const std::string &topic, bool markdown) {
         text = markdown ? markdown_of_keys() : text_of_keys();
     else if (topic == "units")
         text = text_of_units();
-    else  // a word may be several: "tokens", "network"
+    else {  // a word may be several: "run", "tokens", "network"
+        text = text_of_command(app, topic);
         for (const auto part : {text_of_figure, text_of_heading, text_of_cause, text_of_topic})
             if (const std::string more = part(topic); !more.empty())
                 text += (text.empty() ? "" : "\n") + more;
+    }
     print(text);
     if (!text.empty()) return exit_ok;
-    return fail({format("help {}: no figure, heading, section or key of that name{}; \"moorage "
-                        "help figures\", \"moorage help keys\" and \"moorage help units\" list "
-                        "all, \"moorage COMMAND --help\" explains a command",
-                        topic, did_you_mean(topic, known_topics())),
+    return fail({format("help {}: no command, figure, heading, section or key of that name{}; "
+                        "\"moorage help\", \"moorage help figures\", \"moorage help keys\" and "
+                        "\"moorage help units\" list all",
+                        topic, did_you_mean(topic, known_topics(app))),
                  true});
 }
 
 }  // namespace
 
 command install_help(parser &app) {
-    parser *sub =
-        app.add_subcommand("help", "what a figure of a report or a key of a configuration means");
-    const auto topic = std::make_shared<std::string>("figures");
+    parser *sub = app.add_subcommand(
+        "help", "what a command, a figure of a report or a key of a configuration means");
+    const auto words = std::make_shared<std::vector<std::string>>();
     const auto markdown = std::make_shared<bool>(false);
-    sub->add_option("topic", *topic,
-                    "figures, keys or units; a figure (tpot_ms) or its heading in tables "
-                    "(\"hit rate\"), a section (memory), a key (memory.experts), a policy's "
-                    "parameter (cache.lfu.half_life)")
-        ->type_name("FIGURE|KEY");
+    sub->add_option("topic", *words,
+                    "figures, keys or units; a command (plugins check), a figure (tpot_ms) or its "
+                    "heading in tables (hit rate), a section (memory), a key (memory.experts), a "
+                    "policy's parameter (cache.lfu.half_life)")
+        ->type_name("COMMAND|FIGURE|KEY");
     sub->add_flag("--markdown", *markdown, "keys as docs/configuration.md");
-    return [topic, markdown] { return help(*topic, *markdown); };
+    return [&app, words, markdown] {
+        std::string topic;
+        for (const std::string &word : *words) topic += (topic.empty() ? "" : " ") + word;
+        return help(app, topic, *markdown);
+    };
 }
 
 }  // namespace moorage::tool

@@ -80,6 +80,20 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
     return "";
 }
 
+// The last of the commands that were named.
+const CLI::App &last_named(const CLI::App &of) {
+    const auto named = of.get_subcommands();
+    return named.empty() ? of : last_named(*named.front());
+}
+
+// As --help prints it. (App::help() would give that of the command that was named.)
+std::string help_of(const CLI::App &command) {
+    std::string name = command.get_name();
+    for (const CLI::App *at = command.get_parent(); at; at = at->get_parent())
+        name = at->get_name() + " " + name;
+    return command.get_formatter()->make_help(&command, name, CLI::AppFormatMode::Normal);
+}
+
 void append_given(given_values &to, const CLI::App &command, std::span<const char *const> names) {
     for (const char *name : names)
         if (const CLI::Option *given = command.get_option_no_throw(name); given && given->count())
@@ -299,11 +313,24 @@ std::optional<int> parser::parse(int argc, char **argv) {
         if (const std::string unknown = first_unknown(*of_, {argv + 1, argv + argc});
             code == exit_usage && !unknown.empty())
             errors.str(unknown + "\n");
+        else if (std::string_view(error.what()) == "A subcommand is required")
+            errors.str(help_of(last_named(*of_)));
         print(out.str());
         print_error(errors.str());
         return finish_output(code);
     }
     return std::nullopt;
+}
+
+std::string parser::help() const { return help_of(*of_); }
+
+const parser *parser::find(std::string_view words) const {
+    const std::string_view first = words.substr(0, words.find(' '));
+    for (const auto &one : subcommands_) {
+        if (one->of_->get_name() != first) continue;
+        return first == words ? one.get() : one->find(words.substr(first.size() + 1));
+    }
+    return nullptr;
 }
 
 bool parser::parsed() const { return of_->parsed(); }

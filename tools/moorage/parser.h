@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,9 @@ public:
     std::vector<parser *> leaves();
     bool has_option(const std::string &name) const;
     std::string name() const;  // "moorage plugins check"
+    std::string help() const;
+    // Below this one by its words ("plugins check"); null: there is none.
+    const parser *find(std::string_view words) const;
     bool got_subcommand(const std::string &name) const;
     // Those of the options that were given, here and in the chosen subcommands.
     given_values given(std::span<const char *const> names) const;
