@@ -113,6 +113,15 @@ TEST_CASE("the program asks it of emulated machines") {
     REQUIRE(rows.size() == 2);
     CHECK(rows[0]["what_if"] == told["what_if"]);
     CHECK(rows[1]["what_if"]["base"] == rows[1]["tpot_ms"]["mean"]);
+    // What does not fit says so once, not once for each resource.
+    std::string device = on.read("device.toml");
+    const size_t at = device.find("memory_bytes = ") + 15, end = device.find('\n', at);
+    folder.write("device.toml", device.replace(at, end - at, "1000"));
+    const auto small = on.run({"run", "run.toml", "--what-if"});
+    CHECK(small.code == 0);
+    const size_t said = small.out.find(" usable");
+    CHECK(said != std::string::npos);
+    CHECK(small.out.find(" usable", said + 1) == std::string::npos);
 }
 
 }  // namespace what_if_test

@@ -79,7 +79,9 @@ result<what_if> ask_what_if(const run_config &config, const run_report &base,
     for (size_t i = 0; i < rows->size(); ++i) {
         const run_outcome &row = (*rows)[i];
         if (row.report) asked.rows[i].ms = figure_of(asked, *row.report);
-        asked.rows[i].why = row.report ? row.report->misfit : row.failure.why;
+        if (!row.report) asked.rows[i].why = row.failure.why;
+        // A run that does not fit says so once, by itself.
+        if (row.report && base.misfit.empty()) asked.rows[i].why = row.report->misfit;
     }
     return asked;
 }
