@@ -10,7 +10,8 @@
 // servers), and what time is left goes into disturbing the best one and improving it again. Where
 // millions of sets are known, all that is done on a sample of them first. In the end the best one
 // is compared with all that it started from, by the exact latency: it is never worse than a plan
-// of another policy. A plan in force is only left for a better one. bound.hpp gives the bound,
+// of another policy, unless that takes minutes to make of the sets: then the others are told of
+// frequencies alone. A plan in force is only left for a better one. bound.hpp gives the bound,
 // where layers are small layer_bound.hpp a tighter one.
 //
 // Facts: objective_s latency of a token, bound_s what no plan can fall below (objective "latency"),
@@ -92,14 +93,16 @@ public:
         uint64_t members = 0;
         model.for_sets(
             [&](uint32_t, double, std::span<const uint32_t> of) { members += of.size(); });
+        moorage_demand told = demand;
+        if (greedy_times(cluster, demand, members) > greedy_times_most) told.calls = 0;
         if (members > members_most) {
             planning sample =
                 planned(model, time, static_cast<uint32_t>(members / (members_most / 2)));
-            start(sample, current);
+            start(sample, told, current);
             if (!sample.best.empty()) disturb(sample);
             run.hint = sample.best;
         }
-        start(run, current);
+        start(run, told, current);
         if (run.best.empty()) fail(cluster, demand);
         disturb(run);
         choose(run);
@@ -153,6 +156,24 @@ private:
     // Sets with more members in all are searched by a sample of them first.
     static constexpr uint64_t members_most = 1'500'000;
 
+    // Above so many, some ten seconds of slim_greedy's, the other policies are told of frequencies
+    // alone.
+    static constexpr double greedy_times_most = 1e7;
+
+    // About how many times of layers slim_greedy asks for: a copy changes what others bring in the
+    // sets of its expert, on every server.
+    static double greedy_times(const moorage_cluster &cluster, const moorage_demand &demand,
+                               uint64_t members) {
+        uint64_t room = 0, least = UINT64_MAX;
+        for (uint32_t d = 0; d < cluster.devices; ++d) room += cluster.host_device_bytes[d];
+        for (uint32_t m = 0; m < demand.models; ++m)
+            least = std::min(least, std::max<uint64_t>(demand.host_expert_bytes[m], 1));
+        const double experts = demand.host_model_first[demand.models];
+        const double copies =
+            std::min(static_cast<double>(room / least), experts * cluster.servers);
+        return copies * static_cast<double>(members) / experts * cluster.servers;
+    }
+
     planning planned(const latency_model &model, const layer_time &time, uint32_t stride) const {
         const bool cover = !time.has_cloud();
         return {model,
@@ -204,7 +225,8 @@ private:
         run.of.set_current(current, added_s);
     }
 
-    void start(planning &run, std::span<const moorage_copy> current) {
+    // `told`: to the other policies.
+    void start(planning &run, const moorage_demand &told, std::span<const moorage_copy> current) {
         std::vector<start_plan> all;
         state &of = run.of;
         search moves(of, run.cover, effort_, 1);
@@ -219,7 +241,7 @@ private:
             moves.by_calls(first);
             take(first ? 2 : 1, moves.cover());
         }
-        starts others(host_, run.model.cluster(), run.model.demand());
+        starts others(host_, run.model.cluster(), told);
         others.prism([&](std::span<const moorage_copy> copies) {
             put(of, copies);
             take(6, true);
