@@ -36,6 +36,7 @@ public:
                 sum[x] += weight * demand.host_frequency[at];
             }
         }
+        std::vector<moorage_copy> chosen;
         std::vector<uint32_t> order(model.experts());
         for (uint32_t n = 0; n < cluster.servers; ++n) {
             const double *sum = asked.data() + size_t{n} * model.experts();
@@ -47,10 +48,11 @@ public:
                 const uint32_t device = room.find(x, n);
                 if (sum[x] <= 0) break;
                 if (device == moorage::latency_model::none) continue;
-                model.add(x, device);
+                chosen.push_back({x, device});
                 room.take(x, device);
             }
         }
+        model.assign(chosen);
         moorage::slim::finish(about.name, model, room, out, facts_);
     }
 };

@@ -94,7 +94,7 @@ public:
         model.for_sets(
             [&](uint32_t, double, std::span<const uint32_t> of) { members += of.size(); });
         moorage_demand told = demand;
-        if (greedy_times(cluster, demand, members) > greedy_times_most) told.calls = 0;
+        if (greedy_times(model, members) > greedy_times_most) told.calls = 0;
         if (members > members_most) {
             planning sample =
                 planned(model, time, static_cast<uint32_t>(members / (members_most / 2)));
@@ -161,17 +161,18 @@ private:
     static constexpr double greedy_times_most = 1e7;
 
     // About how many times of layers slim_greedy asks for: a copy changes what others bring in the
-    // sets of its expert, on every server.
-    static double greedy_times(const moorage_cluster &cluster, const moorage_demand &demand,
-                               uint64_t members) {
+    // sets of its expert, on every server. Where messages dominate it asks for a twentieth.
+    static double greedy_times(const latency_model &model, uint64_t members) {
+        const moorage_cluster &cluster = model.cluster();
+        const moorage_demand &demand = model.demand();
         uint64_t room = 0, least = UINT64_MAX;
         for (uint32_t d = 0; d < cluster.devices; ++d) room += cluster.host_device_bytes[d];
         for (uint32_t m = 0; m < demand.models; ++m)
             least = std::min(least, std::max<uint64_t>(demand.host_expert_bytes[m], 1));
-        const double experts = demand.host_model_first[demand.models];
-        const double copies =
-            std::min(static_cast<double>(room / least), experts * cluster.servers);
-        return copies * static_cast<double>(members) / experts * cluster.servers;
+        const double experts = model.experts(), servers = cluster.servers;
+        const double copies = std::min(static_cast<double>(room / least), experts * servers);
+        return copies * static_cast<double>(members) / experts * servers *
+               (model.messages_dominate() ? 0.05 : 1);
     }
 
     planning planned(const latency_model &model, const layer_time &time, uint32_t stride) const {
