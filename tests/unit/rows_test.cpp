@@ -5,7 +5,6 @@
 #include "tests/unit/program.h"
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -215,17 +214,21 @@ TEST_CASE("place: a policy that fails stands beside those that do not") {
     CHECK(plain == all);
 }
 
+// Three servers that are asked alike, each a zone; their memory as given.
+std::string zones_toml(const std::vector<std::string> &bytes) {
+    std::string text = "[cluster]\n[[cluster.models]]\nname = \"switch_base_8\"\n";
+    for (size_t i = 0; i < bytes.size(); ++i)
+        text += "[[cluster.servers]]\nname = \"s" + std::to_string(i) +
+                "\"\nflops = 1e12\nexpert_memory_bytes = " + bytes[i] + "\nworkload = \"drawn\"\n";
+    return text +
+           "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e9\nlatency_s = 1e-3\n"
+           "[[cluster.workloads]]\nname = \"drawn\"\nzipf = 1.0\ndraw_seed = 3\n"
+           "[placement]\nzone_servers = 1\n";
+}
+
 TEST_CASE("place: a policy that dies in a zone is named with the zone") {
     const program on;
-    std::ofstream text(on.file("zones.toml"));
-    text << "[cluster]\n[[cluster.models]]\nname = \"switch_base_8\"\n";
-    for (int i = 0; i < 3; ++i)
-        text << "[[cluster.servers]]\nname = \"s" << i << "\"\nflops = 1e12\n"
-             << "expert_memory_bytes = " << 1 + i << "e9\nworkload = \"drawn\"\n";
-    text << "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e9\nlatency_s = 1e-3\n"
-            "[[cluster.workloads]]\nname = \"drawn\"\nzipf = 1.0\ndraw_seed = 3\n"
-            "[placement]\nzone_servers = 1\n";
-    text.close();
+    on.folder.write("zones.toml", zones_toml({"1e9", "2e9", "3e9"}));
     const ended all = on.run({"place", "zones.toml", "--policies", "lfu,mortal_plan", "--set",
                               "plugins.path=" + mortal, "--json", "z.json"});
     CHECK(all.code == 1);
@@ -238,6 +241,20 @@ TEST_CASE("place: a policy that dies in a zone is named with the zone") {
     CHECK(none.code == 2);
     CHECK(none.errors.find("zone 1 of 3: --policies nobody: no placement policy") !=
           std::string::npos);
+}
+
+TEST_CASE("place: where one zone has no plan there is none, nor a part of one") {
+    const program on;
+    on.folder.write("zones.toml", zones_toml({"1e9", "2e9", "1000"}));
+    const ended how =
+        on.run({"place", "zones.toml", "--policies", "lfu,uniform", "--json", "z.json"});
+    CHECK(how.code == 1);
+    const json rows = json::parse(on.read("z.json"))["results"];
+    REQUIRE(rows.size() == 2);
+    for (const json &row : rows) {
+        CHECK(row["refusal"].get<std::string>().starts_with("zone 3 of 3: "));
+        CHECK_FALSE(row.contains("placement"));
+    }
 }
 
 TEST_CASE("a report that went through a pipe writes the same bytes") {

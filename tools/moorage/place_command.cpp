@@ -226,10 +226,10 @@ placement_row make_row(const contender &one, const run_config &config, const reg
     }
     for (std::string &refusal : parts.refusals)
         if (row.refusal.empty()) row.refusal = std::move(refusal);
-    zoned_plan whole_plan = leading.size() > 1 && row.refusal.empty()
-                                ? join_zones(whole, parts.plans, leading)
-                                : std::move(parts.plans[0]);
-    row.made = std::move(whole_plan.made), row.figures = std::move(whole_plan.figures);
+    if (!row.refusal.empty()) return row;
+    zoned_plan all = leading.size() > 1 ? join_zones(whole, parts.plans, leading)
+                                        : std::move(parts.plans[0]);
+    row.made = std::move(all.made), row.figures = std::move(all.figures);
     if (!one.label.empty()) row.made.policy = one.label;
     return row;
 }
