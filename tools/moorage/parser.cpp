@@ -86,11 +86,14 @@ const CLI::App &last_named(const CLI::App &of) {
     return named.empty() ? of : last_named(*named.front());
 }
 
+std::string name_of(const CLI::App &command) {
+    const CLI::App *parent = command.get_parent();
+    return (parent ? name_of(*parent) + " " : "") + command.get_name();
+}
+
 // As --help prints it. (App::help() would give that of the command that was named.)
 std::string help_of(const CLI::App &command) {
-    std::string name = command.get_name();
-    for (const CLI::App *at = command.get_parent(); at; at = at->get_parent())
-        name = at->get_name() + " " + name;
+    const std::string name = name_of(command);
     return command.get_formatter()->make_help(&command, name, CLI::AppFormatMode::Normal);
 }
 
@@ -347,12 +350,7 @@ bool parser::has_option(const std::string &name) const {
     return of_->get_option_no_throw(name) != nullptr;
 }
 
-std::string parser::name() const {
-    std::string all = of_->get_name();
-    for (const CLI::App *at = of_->get_parent(); at; at = at->get_parent())
-        all = at->get_name() + " " + all;
-    return all;
-}
+std::string parser::name() const { return name_of(*of_); }
 
 bool parser::got_subcommand(const std::string &name) const { return of_->got_subcommand(name); }
 
