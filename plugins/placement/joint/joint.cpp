@@ -160,17 +160,21 @@ private:
     // alone.
     static constexpr double greedy_times_most = 1e7;
 
+    static uint64_t room_bytes(const moorage_cluster &cluster) {
+        return std::accumulate(cluster.host_device_bytes,
+                               cluster.host_device_bytes + cluster.devices, uint64_t{0});
+    }
     // About how many times of layers slim_greedy asks for: a copy changes what others bring in the
     // sets of its expert, on every server. Where messages dominate it asks for a twentieth.
     static double greedy_times(const latency_model &model, uint64_t members) {
         const moorage_cluster &cluster = model.cluster();
         const moorage_demand &demand = model.demand();
-        uint64_t room = 0, least = UINT64_MAX;
-        for (uint32_t d = 0; d < cluster.devices; ++d) room += cluster.host_device_bytes[d];
+        uint64_t least = UINT64_MAX;
         for (uint32_t m = 0; m < demand.models; ++m)
             least = std::min(least, std::max<uint64_t>(demand.host_expert_bytes[m], 1));
         const double experts = model.experts(), servers = cluster.servers;
-        const double copies = std::min(static_cast<double>(room / least), experts * servers);
+        const double fitting = static_cast<double>(room_bytes(cluster) / least);
+        const double copies = std::min(fitting, experts * servers);
         return copies * static_cast<double>(members) / experts * servers *
                (model.messages_dominate() ? 0.05 : 1);
     }
@@ -448,8 +452,7 @@ private:
         add("saved_gap", saved_bound_s > 0 ? 1 - saved_s / saved_bound_s : 0);
     }
     [[noreturn]] static void fail(const moorage_cluster &cluster, const moorage_demand &demand) {
-        uint64_t room = 0, needed = 0;
-        for (uint32_t d = 0; d < cluster.devices; ++d) room += cluster.host_device_bytes[d];
+        uint64_t needed = 0;
         for (uint32_t m = 0; m < demand.models; ++m) {
             bool wanted = false;
             for (uint32_t h = 0; h < demand.homes; ++h)
@@ -460,7 +463,7 @@ private:
         }
         throw std::invalid_argument("joint: one copy of every expert takes " +
                                     std::to_string(needed) + " bytes, the devices have " +
-                                    std::to_string(room) +
+                                    std::to_string(room_bytes(cluster)) +
                                     " and no way was found to fit them in; give them more memory "
                                     "or a cloud");
     }

@@ -78,6 +78,7 @@ private:
     uint32_t below(size_t bound) { return static_cast<uint32_t>(((random() >> 32) * bound) >> 32); }
 
     uint32_t spread_device(uint32_t x, uint32_t n, bool with_room) const;
+    void ask_servers(uint32_t x);
     void rank_losses(uint32_t device, std::vector<item> &losses);
     void rank_gains(uint32_t n, std::vector<item> &gains);
     bool make_room(uint32_t x, uint32_t device, const std::vector<item> &losses, double allowed_s);
@@ -112,6 +113,8 @@ private:
     std::vector<uint32_t> layer_size_;       // [X]
     std::vector<std::vector<item>> losses_;  // [G] ascending by rank
     std::vector<uint32_t> victims_;
+    std::vector<uint32_t> device_;  // [N] by ask_servers()
+    std::vector<double> change_s_;
 };
 
 }  // namespace moorage::joint

@@ -49,22 +49,26 @@ inline uint32_t search::spread_device(uint32_t x, uint32_t n, bool with_room) co
     return best;
 }
 
+// What a copy on each server that has room and has it not would change; device_ is none elsewhere.
+inline void search::ask_servers(uint32_t x) {
+    device_.resize(of_.servers()), change_s_.resize(of_.servers());
+    for (uint32_t n = 0; n < of_.servers(); ++n)
+        device_[n] = of_.at(x, n) != none ? none : spread_device(x, n, true);
+    of_.changes_s(x, device_, change_s_);
+}
+
 // ---- fill ------------------------------------------------------------------------------------
 
 inline void search::fill() {
     const uint32_t servers = of_.servers();
     std::vector<double> latest(size_t{of_.experts()} * servers, 0);
     std::priority_queue<candidate> queue;
-    std::vector<uint32_t> device(servers);
-    std::vector<double> change_s(servers);
     const auto offer = [&](uint32_t x) {
-        for (uint32_t n = 0; n < servers; ++n)
-            device[n] = of_.at(x, n) != none ? none : spread_device(x, n, true);
-        of_.changes_s(x, device, change_s);
+        ask_servers(x);
         for (uint32_t n = 0; n < servers; ++n) {
-            if (device[n] == none) continue;
+            if (device_[n] == none) continue;
             double &rank = latest[size_t{x} * servers + n];
-            rank = -change_s[n] > least_s ? -change_s[n] / size(x) : 0;
+            rank = -change_s_[n] > least_s ? -change_s_[n] / size(x) : 0;
             if (rank > 0) queue.push({rank, x, n});
         }
     };
@@ -187,12 +191,9 @@ inline bool search::cover() {
     for (const uint32_t x : open) {
         uint32_t best = none;
         double least = infinity;
-        for (uint32_t n = 0; n < of_.servers(); ++n) {
-            const uint32_t device = spread_device(x, n, true);
-            if (device == none) continue;
-            const double change_s = of_.change_s(x, n, device);
-            if (change_s < least) least = change_s, best = device;
-        }
+        ask_servers(x);  // nobody has it
+        for (uint32_t n = 0; n < of_.servers(); ++n)
+            if (device_[n] != none && change_s_[n] < least) least = change_s_[n], best = device_[n];
         if (best != none)
             of_.put(x, of_.time().server_of(best), best);
         else if (!swap_in(x) && !evict_for(x))
