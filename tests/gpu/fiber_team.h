@@ -81,6 +81,13 @@ public:
         of_.told.push_back(to);
     }
     void fence() {}
+    void copy16(std::byte *to, const std::byte *from, uint32_t count) {
+        std::memset(to, 0, 16);
+        std::memcpy(to, from, count);
+    }
+    void copied(uint32_t) {
+        of_.fibers.warp([](uint32_t) {});
+    }
 
     template <class Of>
     void warp_sum(uint32_t, Of &&of) {

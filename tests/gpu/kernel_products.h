@@ -49,8 +49,9 @@ void launch_product(Bench &bench, const product_item &item, bool many) {
     const auto of_rows = [&](auto kernel, uint32_t tokens_max) {
         kernel.items[0] = item;
         kernel.count = 1;
+        kernel.make_room(item);
         bench.device().launch(kernel, ceil_div(kernel.groups_of(item), kernel.threads / lanes), 1,
-                              ceil_div(item.count, tokens_max), 0);
+                              ceil_div(item.count, tokens_max), kernel.shared_bytes());
     };
     if (item.count == 1)
         of_rows(row_kernel<type, 1>{}, 1);

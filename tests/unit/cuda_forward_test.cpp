@@ -176,10 +176,13 @@ TEST_CASE("they do so a few tokens at a time, then one by one") {
 
 namespace {
 
+constexpr uint32_t usual_shared_bytes = 98u << 10;
+
 // All of the prompt at once, then in passes of few tokens.
-void check_quantised(const std::string &name) {
+void check_quantised(const std::string &name, uint32_t shared_bytes = usual_shared_bytes) {
     CAPTURE(name);
     golden_run of(name, false);
+    of.run.device.shared_bytes = shared_bytes;
     const std::span ids(of.golden.input_ids);
     const uint32_t vocabulary = of.opened->config().vocabulary;
     const auto count = static_cast<uint32_t>(ids.size());
@@ -202,6 +205,11 @@ TEST_CASE("quantised models compute what float64 makes of their weights") {
     for (const std::string name : quantised) check_quantised(name);
 }
 
+TEST_CASE("rows that are too long for a block's memory are read where they lie") {
+    for (const uint32_t shared_bytes : {0u, 1500u})
+        for (const std::string name : quantised) check_quantised(name, shared_bytes);
+}
+
 TEST_CASE("more quantised models") {
     const std::filesystem::path beside = std::filesystem::path(MOORAGE_SHARED_DATA) / "quant";
     if (!std::filesystem::exists(beside))
@@ -215,10 +223,10 @@ TEST_CASE("more quantised models") {
 }
 
 TEST_CASE("split experts give the bits of whole ones, with one token and with many") {
-    for (const std::string name : {"mixtral", "deepseek_v3", "gpt_oss", "qwen2_moe", quantised[0],
-                                   quantised[1], quantised[2], quantised[3]}) {
+    const auto check = [](const std::string &name, uint32_t shared_bytes) {
         CAPTURE(name);
         golden_run whole(name, false), split(name, true);
+        whole.run.device.shared_bytes = split.run.device.shared_bytes = shared_bytes;
         const std::span ids(whole.golden.input_ids);
         const auto run_both = [&](uint32_t first, uint32_t count) {
             const pass tokens = pass_of(ids.subspan(first, count), first, true);
@@ -231,7 +239,12 @@ TEST_CASE("split experts give the bits of whole ones, with one token and with ma
         run_both(0, 20);
         run_both(20, 3);
         run_both(23, 1);
-    }
+    };
+    for (const std::string name : {"mixtral", "deepseek_v3", "gpt_oss", "qwen2_moe", quantised[0],
+                                   quantised[1], quantised[2], quantised[3]})
+        check(name, usual_shared_bytes);
+    // Eight rows of `down`, 64 columns of q4_0, take 512 bytes; halves of them 384.
+    check(quantised[0], 400);
 }
 
 TEST_CASE("caches in half precision stay near where no choice of experts turns on it") {

@@ -35,6 +35,7 @@ public:
     // No library: the kernel of one's own does it.
     bool product_of_many(const product_item &, uint32_t) { return false; }
     uint32_t multiprocessors() const { return 4; }
+    uint32_t shared_bytes_max() const { return shared_bytes; }
 
     bool recording_offered() const { return offer_recording; }
     bool begin_recording() {
@@ -58,6 +59,7 @@ public:
         recordings_[number].clear();
     }
 
+    uint32_t shared_bytes = 98u << 10;  // that a block may have
     bool offer_recording = true, can_record = true, breaks_recordings = false;
     uint64_t launches = 0, replays = 0, drops = 0;
 

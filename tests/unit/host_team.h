@@ -69,6 +69,11 @@ public:
         *to = value;
     }
     void fence() {}
+    void copy16(std::byte *to, const std::byte *from, uint32_t count) {
+        std::memset(to, 0, 16);
+        std::memcpy(to, from, count);
+    }
+    void copied(uint32_t) {}
 
     // As shuffles do it: every lane adds the value of the lane whose number differs in one bit.
     template <class Of>

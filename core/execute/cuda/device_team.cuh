@@ -65,6 +65,30 @@ public:
     }
     MOORAGE_HOST_DEVICE void fence() { MOORAGE_ON_GPU(__threadfence_system();) }
 
+    // The first `count` bytes of 16, both borders of 16, from global to shared memory; there when
+    // the warp's copies are waited for, zeros behind them.
+    MOORAGE_HOST_DEVICE void copy16(std::byte *to, const std::byte *from, uint32_t count) {
+        (void)to, (void)from, (void)count;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                         static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+                     "l"(from), "r"(count)
+                     : "memory");
+#elif defined(__CUDA_ARCH__)
+        if (count == 16) {
+            *reinterpret_cast<uint4 *>(to) = __ldg(reinterpret_cast<const uint4 *>(from));
+        } else {
+            for (uint32_t i = 0; i < 16; ++i) to[i] = i < count ? from[i] : std::byte{};
+        }
+#endif
+    }
+    MOORAGE_HOST_DEVICE void copied(uint32_t) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+        MOORAGE_ON_GPU(__syncwarp();)
+    }
+
     template <class Of>
     MOORAGE_HOST_DEVICE void warp_sum(uint32_t, Of &&of) {
         float &value = of(thread());
@@ -117,9 +141,16 @@ public:
     }
 };
 
+// Blocks that a multiprocessor is to hold at least: registers are dealt out by that.
+template <class Kernel>
+constexpr uint32_t blocks_min = [] {
+    if constexpr (requires { Kernel::blocks_min; }) return Kernel::blocks_min;
+    return 0u;
+}();
+
 // Shared memory of a kernel: what it asks for, after the sums of its warps.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::threads)
+__global__ void __launch_bounds__(Kernel::threads, blocks_min<Kernel>)
     run_kernel(const __grid_constant__ Kernel kernel) {
     // Loads of tiles want 32 bytes.
     extern __shared__ __align__(128) std::byte memory[];

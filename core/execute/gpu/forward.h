@@ -13,7 +13,7 @@
 //
 // Device: launch(kernel, x, y, z, shared_bytes), copy_in(device, pinned, bytes), copy_out(pinned,
 // device, bytes), product_of_many(item, tokens) -> bool, upload(device, host, bytes),
-// multiprocessors(), recording_offered(), and what recordings.h asks of it.
+// multiprocessors(), shared_bytes_max(), recording_offered(), and what recordings.h asks of it.
 #pragma once
 
 #include <algorithm>
@@ -171,6 +171,8 @@ private:
                  const float *before = nullptr);
     void mlp(const device_mlp &weights, const float *input, const matrix &gate = {});
     void multiply(std::span<product_item> items, uint32_t tokens);
+    template <weight_type type>
+    bool rows_have_room(std::span<const product_item> items) const;
     void stage_expert(uint32_t layer, const expert_in_slot &one, product_item &up,
                       product_item &down) const;
     void launch_items(const product_item *table, std::span<const product_item> items,

@@ -426,16 +426,27 @@ void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
                 while (first < items.size() && kernel.count < kernel.inline_max &&
                        items[first].weights.type == type()) {
                     groups += kernel.groups_of(items[first]);
+                    kernel.make_room(items[first]);
                     kernel.items[kernel.count++] = items[first++];
                 }
-                launch(kernel, ceil_div(groups, kernel.threads / lanes));
+                launch(kernel, ceil_div(groups, kernel.threads / lanes), 1, 1,
+                       kernel.shared_bytes());
             };
-            if (tokens == 1)
+            if (tokens == 1 && rows_have_room<type()>(items))
                 launch_with(row_kernel<type(), 1>{});
             else
                 launch_with(row_kernel<type(), few_tokens>{});
         });
     }
+}
+
+// Whether the kernel for one token can have the shared memory that it wants.
+template <class Device>
+template <weight_type type>
+bool forward<Device>::rows_have_room(std::span<const product_item> items) const {
+    return std::ranges::all_of(items, [&](const product_item &item) {
+        return row_kernel<type, 1>::shared_bytes_of(item) <= device_.shared_bytes_max();
+    });
 }
 
 template <class Device>
@@ -496,19 +507,21 @@ void forward<Device>::launch_items(const product_item *table, std::span<const pr
             kernel.count = count;
             kernel.apart = true;
             std::copy(items.begin(), items.end(), kernel.items);
+            for (const product_item &item : items) kernel.make_room(item);
             kernel.words = take_pending();
-            launch(kernel, blocks_of(kernel), count);
+            launch(kernel, blocks_of(kernel), count, 1, kernel.shared_bytes());
         };
         const auto of_table = [&](auto kernel) {
             kernel.table = table;
-            launch(kernel, blocks_of(kernel), count);
+            for (const product_item &item : items) kernel.make_room(item);
+            launch(kernel, blocks_of(kernel), count, 1, kernel.shared_bytes());
         };
         const auto of_tiles = [&](auto kernel) {
             kernel.table = table;
             launch(kernel, ceil_div(rows, kernel.side), count, ceil_div(tokens_max, kernel.side),
                    kernel.shared_bytes);
         };
-        if (tokens_max == 1)
+        if (tokens_max == 1 && rows_have_room<type()>(items))
             table ? of_table(row_kernel<type(), 1>{})
                   : of_rows(row_kernel<type(), 1, experts_inline_max>{});
         else if (tokens_max <= few_tokens)

@@ -24,8 +24,9 @@ void launch_product(Device &device, const product_item &item) {
     with_any_type(item.weights.type, [&](auto type) {
         const auto of_rows = [&](auto kernel) {
             kernel.items[kernel.count++] = item;
+            kernel.make_room(item);
             device.launch(kernel, ceil_div(kernel.groups_of(item), kernel.threads / lanes), 1, 1,
-                          0);
+                          kernel.shared_bytes());
         };
         using tiles = tile_kernel<type(), false>;
         if (item.count > few_tokens)

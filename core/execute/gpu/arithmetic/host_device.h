@@ -20,10 +20,12 @@
 #endif
 #if defined(__CUDA_ARCH__)
 #define MOORAGE_UNROLL _Pragma("unroll")
+#define MOORAGE_UNROLL_BY_TWO _Pragma("unroll 2")
 #define MOORAGE_UNROLL_BY_FOUR _Pragma("unroll 4")
 #define MOORAGE_UNROLL_BY_EIGHT _Pragma("unroll 8")
 #else
 #define MOORAGE_UNROLL
+#define MOORAGE_UNROLL_BY_TWO
 #define MOORAGE_UNROLL_BY_FOUR
 #define MOORAGE_UNROLL_BY_EIGHT
 #endif

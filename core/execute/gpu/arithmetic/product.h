@@ -94,6 +94,10 @@ constexpr uint32_t experts_inline_max = 16;
 
 // Blocks: x over the row groups of all `items`, or of one item each in y; z over groups of tokens.
 // The items lie in the arguments or, where they are too many, in a table in device memory.
+//
+// Of one token and a format of few bits a warp first copies its rows to shared memory, 16 bytes a
+// lane and all at once: what is read at a time is otherwise 2 or 4 bytes, and by the values that
+// are made of them registers are full before enough of these are under way (decision 0045).
 template <weight_type type, uint32_t tokens_max, uint32_t items_max = 4>
 struct row_kernel {
     static constexpr uint32_t threads = 256;
@@ -102,7 +106,10 @@ struct row_kernel {
     // for those whose second row is another matrix's, and those that are summed part by part: of
     // these as many parts as registers hold the values of.
     static constexpr weight_format format = weight_formats[static_cast<size_t>(type)];
-    static constexpr uint32_t rows_most = tokens_max > 1 || format.bytes < 2 * format.block ? 2 : 1;
+    static constexpr bool copies = tokens_max == 1 && format.bytes < 2 * format.block;
+    // Of a multiprocessor, as far as registers do.
+    static constexpr uint32_t blocks_min = !copies ? 0 : format.block > 128 ? 3 : 4;
+    static constexpr uint32_t rows_most = tokens_max > 1 ? 2 : 1;
     MOORAGE_HOST_DEVICE static uint32_t rows_at_once(const product_item &item) {
         return item.part != 0 || item.end == product_end::activate ? 1 : rows_most;
     }
@@ -116,6 +123,19 @@ struct row_kernel {
     bool apart = false;                   // one of them for each y
     const product_item *table = nullptr;  // the same
     words_of_launch words;
+    uint32_t copied_bytes = 0;  // shared memory of a warp: of the most that an item needs
+
+    static uint32_t copied_bytes_of(const product_item &item) {
+        return copies ? (item.second ? 2 : 1) * near_bytes_of(item.weights.columns) : 0;
+    }
+    static uint32_t shared_bytes_of(const product_item &item) {
+        return threads / lanes * copied_bytes_of(item);
+    }
+    void make_room(const product_item &item) {
+        const uint32_t own = copied_bytes_of(item);
+        copied_bytes = copied_bytes < own ? own : copied_bytes;
+    }
+    uint32_t shared_bytes() const { return threads / lanes * copied_bytes; }
 
     // The item of a group of rows, which becomes the item's own; false: none. It is copied, so that
     // what lies in the arguments is read from there.
@@ -148,19 +168,57 @@ struct row_kernel {
             uint32_t group = team.block_x * (threads / lanes) + warp;
             product_item item;
             if (!find(team.block_y, group, item) || team.block_z * tokens_max >= item.count) return;
-            if (item.part != 0) return sum_parts(team, item, group, warp, sums);
-            if (item.end == product_end::activate) {
-                const uint32_t source = weight_row(item, group);
-                return sum_rows<2>(
-                    team, item, group, false,
-                    {{row_of<type>(item.weights, source), row_of<type>(item.second, source)}}, warp,
+            const uint32_t source = weight_row(item, group);
+            if (item.part != 0)
+                return sum_parts(
+                    team, item, group,
+                    here<1>(team, warp, item, {{row_of<type>(item.weights, source)}}).at[0], warp,
                     sums);
-            }
+            if (item.end == product_end::activate)
+                return sum_rows<2>(team, item, group, false,
+                                   here<2>(team, warp, item,
+                                           {{row_of<type>(item.weights, source),
+                                             row_of<type>(item.second, source)}}),
+                                   warp, sums);
             plain_rows(team, item, group * rows_most, warp, sums);
         });
     }
 
 private:
+    // A row's values, from the border of 16 bytes before them to the one behind.
+    MOORAGE_HOST_DEVICE static uint32_t near_bytes_of(uint32_t columns) {
+        return (ceil_div(columns, format.block) * format.bytes + 30) / 16 * 16;
+    }
+    // Rows where they are read from, in the warp's part of shared memory or where they lie.
+    template <uint32_t count, class Team>
+    MOORAGE_HOST_DEVICE auto here(Team &team, uint32_t warp, const product_item &item,
+                                  const numbers<stored_row, count> &rows) const {
+        if constexpr (!copies) {
+            return rows;
+        } else {
+            const uint32_t room = near_bytes_of(item.weights.columns);
+            const uint32_t bytes = ceil_div(item.weights.columns, format.block) * format.bytes;
+            std::byte *const own = team.shared + warp * copied_bytes;
+            numbers<near_row, count> out;
+            MOORAGE_UNROLL
+            for (uint32_t r = 0; r < count; ++r) {
+                const uint32_t off = reinterpret_cast<uintptr_t>(rows.at[r].values) & 15;
+                out.at[r] = {{own + r * room + off}, rows.at[r].scales, rows.at[r].group_of};
+            }
+            team.each_lane(warp, [&](uint32_t thread) {
+                MOORAGE_UNROLL
+                for (uint32_t r = 0; r < count; ++r) {
+                    const uint32_t off = reinterpret_cast<uintptr_t>(rows.at[r].values) & 15;
+                    for (uint32_t at = thread % lanes * 16; at < off + bytes; at += lanes * 16)
+                        team.copy16(own + r * room + at, rows.at[r].values - off + at,
+                                    smaller(16, off + bytes - at));
+                }
+            });
+            team.copied(warp);
+            return out;
+        }
+    }
+
     MOORAGE_HOST_DEVICE token_inputs<tokens_max> inputs_of(const product_item &item, uint32_t row,
                                                            uint32_t first) const {
         token_inputs<tokens_max> inputs;
@@ -181,22 +239,24 @@ private:
                                         uint32_t warp, Local &sums) const {
         const stored_row one = row_of<type>(item.weights, weight_row(item, row));
         if constexpr (rows_most == 1) {
-            sum_rows<1>(team, item, row, false, {{one}}, warp, sums);
+            sum_rows<1>(team, item, row, false, here<1>(team, warp, item, {{one}}), warp, sums);
         } else {
             const bool two = row + 1 < item.rows;
             const stored_row next =
                 two ? row_of<type>(item.weights, weight_row(item, row + 1)) : one;
             // Two rows of one input; of two groups each has its own.
             const bool at_once = two && input_column(item, row) == input_column(item, row + 1);
-            sum_rows<2>(team, item, row, at_once, {{one, next}}, warp, sums);
-            if (two && !at_once) sum_rows<2>(team, item, row + 1, false, {{next, one}}, warp, sums);
+            using both = numbers<stored_row, 2>;
+            sum_rows<2>(team, item, row, at_once, both{{one, next}}, warp, sums);
+            if (two && !at_once)
+                sum_rows<2>(team, item, row + 1, false, both{{next, one}}, warp, sums);
         }
     }
 
     // Row `row`, the first of `from`, and with it that of the second matrix or the next one.
-    template <uint32_t count, class Team, class Local>
+    template <uint32_t count, class Team, class Row, class Local>
     MOORAGE_HOST_DEVICE void sum_rows(Team &team, const product_item &item, uint32_t row,
-                                      bool and_next, const numbers<stored_row, count> &from,
+                                      bool and_next, const numbers<Row, count> &from,
                                       uint32_t warp, Local &sums) const {
         const uint32_t first = item.first + team.block_z * tokens_max;
         const token_inputs<tokens_max> inputs = inputs_of(item, row, first);
@@ -222,12 +282,11 @@ private:
         });
     }
 
-    template <class Team, class Local>
+    template <class Team, class Row, class Local>
     MOORAGE_HOST_DEVICE void sum_parts(Team &team, const product_item &item, uint32_t row,
-                                       uint32_t warp, Local &sums) const {
+                                       const Row &from, uint32_t warp, Local &sums) const {
         const uint32_t first = item.first + team.block_z * tokens_max;
         const token_inputs<tokens_max> inputs = inputs_of(item, row, first);
-        const stored_row from = row_of<type>(item.weights, weight_row(item, row));
         numbers<float, tokens_max> total;
         MOORAGE_UNROLL
         for (uint32_t t = 0; t < tokens_max; ++t)

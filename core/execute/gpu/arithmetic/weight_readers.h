@@ -11,16 +11,36 @@
 // Where a run may cross the end of a row, `single` gives one value.
 #pragma once
 
+#include <type_traits>
+
 #include "core/execute/gpu/arithmetic/host_device.h"
 #include "core/model/weights.h"
 
 namespace moorage::core::gpu {
 
-// A row of a matrix, what lies apart from it included.
-struct stored_row {
-    const std::byte *values, *scales;
+// Where a block of threads keeps bytes of its own, in shared memory.
+struct near_bytes {
+    const std::byte *at;
+
+    MOORAGE_HOST_DEVICE friend near_bytes operator+(near_bytes from, uint64_t by) {
+        return {from.at + by};
+    }
+    MOORAGE_HOST_DEVICE friend near_bytes operator-(near_bytes from, uint64_t by) {
+        return {from.at - by};
+    }
+};
+MOORAGE_HOST_DEVICE inline const std::byte *plain(const std::byte *from) { return from; }
+MOORAGE_HOST_DEVICE inline const std::byte *plain(near_bytes from) { return from.at; }
+
+// A row of a matrix, what lies apart from it included; its values where they lie or near by.
+template <class Bytes>
+struct row_in {
+    Bytes values;
+    const std::byte *scales;
     const uint32_t *group_of;  // int4_ordered: [columns]
 };
+using stored_row = row_in<const std::byte *>;
+using near_row = row_in<near_bytes>;
 
 template <weight_type type>
 struct reader;
@@ -28,45 +48,50 @@ struct reader;
 // ---- memory
 // ---------------------------------------------------------------------------------------
 
-MOORAGE_HOST_DEVICE inline uint32_t load_byte(const std::byte *from) {
+template <class Value, class From>
+MOORAGE_HOST_DEVICE inline Value fetch(From from) {
 #if defined(__CUDA_ARCH__)
-    return __ldg(reinterpret_cast<const unsigned char *>(from));
+    if constexpr (std::is_same_v<From, near_bytes>)
+        return *reinterpret_cast<const Value *>(from.at);
+    else
+        return __ldg(reinterpret_cast<const Value *>(from));
 #else
-    return static_cast<uint32_t>(*from);
+    Value value;
+    std::memcpy(&value, plain(from), sizeof(value));
+    return value;
 #endif
 }
-template <uint32_t aligned>
-MOORAGE_HOST_DEVICE inline uint32_t load_half(const std::byte *from) {
-#if defined(__CUDA_ARCH__)
-    if constexpr (aligned % 2 == 0) return __ldg(reinterpret_cast<const unsigned short *>(from));
-#endif
+template <class From>
+MOORAGE_HOST_DEVICE inline uint32_t load_byte(From from) {
+    return fetch<unsigned char>(from);
+}
+template <uint32_t aligned, class From>
+MOORAGE_HOST_DEVICE inline uint32_t load_half(From from) {
+    if constexpr (aligned % 2 == 0) return fetch<unsigned short>(from);
     return load_byte(from) | load_byte(from + 1) << 8;
 }
 // Of no alignment it may read up to the next border of four bytes.
-template <uint32_t aligned>
-MOORAGE_HOST_DEVICE inline uint32_t load_word(const std::byte *from) {
+template <uint32_t aligned, class From>
+MOORAGE_HOST_DEVICE inline uint32_t load_word(From from) {
 #if defined(__CUDA_ARCH__)
-    if constexpr (aligned % 4 == 0) return __ldg(reinterpret_cast<const unsigned int *>(from));
+    if constexpr (aligned % 4 == 0) return fetch<unsigned int>(from);
     if constexpr (aligned % 2 == 0) return load_half<2>(from) | load_half<2>(from + 2) << 16;
-    const auto at = reinterpret_cast<uintptr_t>(from);
-    const auto *words = reinterpret_cast<const unsigned int *>(at & ~uintptr_t{3});
-    const uint32_t off = at & 3;
-    return __funnelshift_r(__ldg(words), off == 0 ? 0 : __ldg(words + 1), off * 8);
+    const uint32_t off = reinterpret_cast<uintptr_t>(plain(from)) & 3;
+    const uint32_t next = off == 0 ? 0 : fetch<unsigned int>(from - off + 4);
+    return __funnelshift_r(fetch<unsigned int>(from - off), next, off * 8);
 #else
-    uint32_t word;
-    std::memcpy(&word, from, sizeof(word));
-    return word;
+    return fetch<uint32_t>(from);
 #endif
 }
-template <uint32_t aligned>
-MOORAGE_HOST_DEVICE inline words16 load_words(const std::byte *from) {
+template <uint32_t aligned, class From>
+MOORAGE_HOST_DEVICE inline words16 load_words(From from) {
     words16 out;
     if constexpr (aligned % 16 == 0) {
 #if defined(__CUDA_ARCH__)
-        const uint4 all = __ldg(reinterpret_cast<const uint4 *>(from));
+        const uint4 all = fetch<uint4>(from);
         out = {{all.x, all.y, all.z, all.w}};
 #else
-        out = load16(from);
+        out = fetch<words16>(from);
 #endif
     } else {
         MOORAGE_UNROLL
@@ -74,11 +99,12 @@ MOORAGE_HOST_DEVICE inline words16 load_words(const std::byte *from) {
     }
     return out;
 }
-template <uint32_t aligned>
-MOORAGE_HOST_DEVICE inline float load_f16(const std::byte *from) {
+template <uint32_t aligned, class From>
+MOORAGE_HOST_DEVICE inline float load_f16(From from) {
     return float_of_f16(static_cast<uint16_t>(load_half<aligned>(from)));
 }
-MOORAGE_HOST_DEVICE inline float load_f32(const std::byte *from) {
+template <class From>
+MOORAGE_HOST_DEVICE inline float load_f32(From from) {
     return float_of_bits(load_word<1>(from));
 }
 
@@ -168,8 +194,8 @@ MOORAGE_HOST_DEVICE inline floats4 twice_fp4_of(uint32_t codes) {
 template <>
 struct reader<weight_type::f32> {
     static constexpr uint32_t runs = 1, apart = 4, alignment = 16;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
                                            uint32_t) {
         const words16 from = load_stream(row.values + span * 16ull);
         floats4 out;
@@ -177,7 +203,8 @@ struct reader<weight_type::f32> {
         for (uint32_t i = 0; i < 4; ++i) out.at[i] = float_of_bits(from.word[i]);
         return out;
     }
-    MOORAGE_HOST_DEVICE static float single(const stored_row &row, uint32_t column) {
+    template <class Row>
+    MOORAGE_HOST_DEVICE static float single(const Row &row, uint32_t column) {
         return load_f32(row.values + column * 4ull);
     }
 };
@@ -194,15 +221,16 @@ struct short_reader {
             out[i / 2].at[i % 2 * 2 + 1] = Widened::high(from.word[i]);
         }
     }
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
                                            uint32_t number) {
         const std::byte *from = row.values + span * 16ull + number * 8;
         const uint32_t first = load_word<aligned>(from), second = load_word<aligned>(from + 4);
         return {{Widened::low(first), Widened::high(first), Widened::low(second),
                  Widened::high(second)}};
     }
-    MOORAGE_HOST_DEVICE static float single(const stored_row &row, uint32_t column) {
+    template <class Row>
+    MOORAGE_HOST_DEVICE static float single(const Row &row, uint32_t column) {
         return Widened::low(load_half<1>(row.values + column * 2ull));
     }
 };
@@ -234,11 +262,12 @@ struct reader<weight_type::fp8> {
         const float value = float_of_bits(magnitude << 20 | (code & 0x80) << 24) * 0x1p120f;
         return magnitude == 0x7f ? float_of_bits(0x7fc00000u) : value;
     }
-    MOORAGE_HOST_DEVICE static float scale(const stored_row &row, uint32_t column) {
+    template <class Row>
+    MOORAGE_HOST_DEVICE static float scale(const Row &row, uint32_t column) {
         return load_f32(row.scales + column / 128 * 4ull);
     }
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
                                            uint32_t) {
         const uint32_t codes = load_word<aligned>(row.values + span * 4ull);
         floats4 out;
@@ -246,7 +275,8 @@ struct reader<weight_type::fp8> {
         for (uint32_t i = 0; i < 4; ++i) out.at[i] = of_code(byte_of(codes, i));
         return times(scale(row, span * 4), out);
     }
-    MOORAGE_HOST_DEVICE static float single(const stored_row &row, uint32_t column) {
+    template <class Row>
+    MOORAGE_HOST_DEVICE static float single(const Row &row, uint32_t column) {
         return of_code(load_byte(row.values + column)) * scale(row, column);
     }
 };
@@ -257,8 +287,8 @@ struct reader<weight_type::fp8> {
 template <>
 struct reader<weight_type::mxfp4> {
     static constexpr uint32_t runs = 2, apart = 4, alignment = 4;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
                                            uint32_t number) {
         const uint32_t codes = load_word<aligned>(row.values + span * 4ull) >> 16 * number;
         floats4 out;
@@ -271,24 +301,24 @@ struct reader<weight_type::mxfp4> {
 template <>
 struct reader<weight_type::q8_0> {
     static constexpr uint32_t runs = 1, apart = 4, alignment = 2;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
                                            uint32_t) {
-        const std::byte *block = row.values + span / 8 * 34ull;
+        const auto block = row.values + span / 8 * 34ull;
         const uint32_t codes = load_word<aligned>(block + 2 + span % 8 * 4);
         return times(load_f16<aligned>(block), codes_less(codes ^ 0x80808080u, 128));
     }
 };
 
 // 16 bytes of nibbles, the low halves first, at `codes`, and what goes before them.
-template <uint32_t aligned>
-MOORAGE_HOST_DEVICE inline uint32_t nibbles_at(const std::byte *codes, uint32_t lead,
+template <uint32_t aligned, class From>
+MOORAGE_HOST_DEVICE inline uint32_t nibbles_at(From codes, uint32_t lead,
                                                uint32_t number) {
     return bits_of(load_word<aligned>(codes + lead), 4 * number, 15);
 }
 // The fifth bits of the same, in the fifth place of each byte: of 32, those from `first` on.
-template <uint32_t aligned>
-MOORAGE_HOST_DEVICE inline uint32_t fifths_at(const std::byte *word, uint32_t first) {
+template <uint32_t aligned, class From>
+MOORAGE_HOST_DEVICE inline uint32_t fifths_at(From word, uint32_t first) {
     const uint32_t four = load_word<aligned>(word) >> first & 15;
     // Bit i of the four to bit 8 i + 4.
     return (four * 0x00204081u & 0x01010101u) << 4;
@@ -297,10 +327,10 @@ MOORAGE_HOST_DEVICE inline uint32_t fifths_at(const std::byte *word, uint32_t fi
 template <>
 struct reader<weight_type::q4_0> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 2;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span * 18ull;
+        const auto block = row.values + span * 18ull;
         return times(load_f16<aligned>(block),
                      codes_less(nibbles_at<aligned>(block + 2, lead, number), 8));
     }
@@ -308,10 +338,10 @@ struct reader<weight_type::q4_0> {
 template <>
 struct reader<weight_type::q4_1> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 4;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span * 20ull;
+        const auto block = row.values + span * 20ull;
         return times_plus(load_f16<aligned>(block),
                           codes_less(nibbles_at<aligned>(block + 4, lead, number), 0),
                           load_f16<aligned>(block + 2));
@@ -320,10 +350,10 @@ struct reader<weight_type::q4_1> {
 template <>
 struct reader<weight_type::q5_0> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 2;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span * 22ull;
+        const auto block = row.values + span * 22ull;
         const uint32_t codes = nibbles_at<aligned>(block + 6, lead, number) |
                                fifths_at<aligned>(block + 2, 16 * number + lead);
         return times(load_f16<aligned>(block), codes_less(codes, 16));
@@ -332,10 +362,10 @@ struct reader<weight_type::q5_0> {
 template <>
 struct reader<weight_type::q5_1> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 4;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span * 24ull;
+        const auto block = row.values + span * 24ull;
         const uint32_t codes = nibbles_at<aligned>(block + 8, lead, number) |
                                fifths_at<aligned>(block + 4, 16 * number + lead);
         return times_plus(load_f16<aligned>(block), codes_less(codes, 0),
@@ -345,10 +375,10 @@ struct reader<weight_type::q5_1> {
 template <>
 struct reader<weight_type::iq4_nl> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 2;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span * 18ull;
+        const auto block = row.values + span * 18ull;
         return times(load_f16<aligned>(block),
                      iq4_of(nibbles_at<aligned>(block + 2, lead, number)));
     }
@@ -356,10 +386,10 @@ struct reader<weight_type::iq4_nl> {
 template <>
 struct reader<weight_type::mxfp4_gguf> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 1;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span * 17ull;
+        const auto block = row.values + span * 17ull;
         // Half the scale for twice the value: the largest scale itself is no float32.
         const uint32_t exponent = load_byte(block);
         const uint32_t half = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
@@ -372,11 +402,11 @@ struct reader<weight_type::mxfp4_gguf> {
 template <uint32_t block_values>
 struct int4_reader {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 1;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
         constexpr uint32_t in_block = block_values / 32;
-        const std::byte *block = row.values + span / in_block * (5 + block_values / 2ull);
+        const auto block = row.values + span / in_block * (5 + block_values / 2ull);
         const uint32_t codes = nibbles_at<aligned>(block + 5 + span % in_block * 16, lead, number);
         return times(load_f32(block), codes_less(codes, static_cast<float>(load_byte(block + 4))));
     }
@@ -392,8 +422,8 @@ struct reader<weight_type::int4_128> : int4_reader<128> {};
 template <>
 struct reader<weight_type::int4_ordered> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 4;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
         floats4 out = codes_less(nibbles_at<aligned>(row.values + span * 16ull, lead, number), 0);
         const uint32_t *groups = row.group_of + span * 32ull + 16 * number + lead;
@@ -410,8 +440,8 @@ struct reader<weight_type::int4_ordered> {
 // --------------------------------------------------------------------------------------
 
 // Two bits of each value, of 32 bytes for 128 values.
-template <uint32_t aligned>
-MOORAGE_HOST_DEVICE inline uint32_t two_bits_at(const std::byte *codes, uint32_t half,
+template <uint32_t aligned, class From>
+MOORAGE_HOST_DEVICE inline uint32_t two_bits_at(From codes, uint32_t half,
                                                 uint32_t lead, uint32_t number) {
     return bits_of(load_word<aligned>(codes + 32 * half + lead), 2 * number, 3);
 }
@@ -419,10 +449,10 @@ MOORAGE_HOST_DEVICE inline uint32_t two_bits_at(const std::byte *codes, uint32_t
 template <>
 struct reader<weight_type::q2_k> {
     static constexpr uint32_t runs = 4, apart = 32, alignment = 4;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span / 2 * 84ull;
+        const auto block = row.values + span / 2 * 84ull;
         const uint32_t half = span % 2;
         const uint32_t both = load_byte(block + 8 * half + 2 * number + lead / 16);
         const float scale = load_f16<aligned>(block + 80) * static_cast<float>(both & 15);
@@ -434,10 +464,10 @@ struct reader<weight_type::q2_k> {
 template <>
 struct reader<weight_type::q3_k> {
     static constexpr uint32_t runs = 4, apart = 32, alignment = 2;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span / 2 * 110ull;
+        const auto block = row.values + span / 2 * 110ull;
         const uint32_t half = span % 2, k = 8 * half + 2 * number + lead / 16;
         const uint32_t low = load_byte(block + 96 + k % 8) >> 4 * half & 15;
         const uint32_t high = load_byte(block + 104 + k % 4) >> k / 4 * 2 & 3;
@@ -450,12 +480,12 @@ struct reader<weight_type::q3_k> {
 template <>
 struct reader<weight_type::q6_k> {
     static constexpr uint32_t runs = 4, apart = 32, alignment = 2;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span / 2 * 210ull;
+        const auto block = row.values + span / 2 * 210ull;
         const uint32_t half = span % 2;
-        const std::byte *low = block + 64 * half + number % 2 * 32;
+        const auto low = block + 64 * half + number % 2 * 32;
         const uint32_t codes = nibbles_at<aligned>(low, lead, number / 2) |
                                two_bits_at<aligned>(block + 128, half, lead, number) << 4;
         const uint32_t own = load_byte(block + 192 + 8 * half + 2 * number + lead / 16);
@@ -482,10 +512,10 @@ MOORAGE_HOST_DEVICE inline k_scales k_scales_of(const words16 &head, uint32_t gr
 template <>
 struct reader<weight_type::q4_k> {
     static constexpr uint32_t runs = 2, apart = 32, alignment = 16;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span / 4 * 144ull;
+        const auto block = row.values + span / 4 * 144ull;
         const k_scales by = k_scales_of(load_words<aligned>(block), span % 4 * 2 + number);
         const uint32_t codes = nibbles_at<aligned>(block + 16 + span % 4 * 32, lead, number);
         return times_plus(by.scale, codes_less(codes, 0), -by.least);
@@ -494,10 +524,10 @@ struct reader<weight_type::q4_k> {
 template <>
 struct reader<weight_type::q5_k> {
     static constexpr uint32_t runs = 2, apart = 32, alignment = 16;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span / 4 * 176ull;
+        const auto block = row.values + span / 4 * 176ull;
         const uint32_t group = span % 4 * 2 + number;
         const k_scales by = k_scales_of(load_words<aligned>(block), group);
         const uint32_t top = bits_of(load_word<aligned>(block + 16 + lead), group, 1);
@@ -509,10 +539,10 @@ struct reader<weight_type::q5_k> {
 template <>
 struct reader<weight_type::iq4_xs> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 4;
-    template <uint32_t aligned>
-    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t lead,
+    template <uint32_t aligned, class Row>
+    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
-        const std::byte *block = row.values + span / 8 * 136ull;
+        const auto block = row.values + span / 8 * 136ull;
         const uint32_t group = span % 8;
         const uint32_t low = load_byte(block + 4 + group / 2) >> group % 2 * 4 & 15;
         const uint32_t high = load_half<aligned>(block + 2) >> 2 * group & 3;

@@ -22,15 +22,15 @@ MOORAGE_HOST_DEVICE inline stored_row row_of(const matrix &of, uint32_t row) {
             of.scales ? of.scales + row / shared * of.scale_row_bytes : nullptr, of.group_of};
 }
 // Whether the row is where its format's loads want it.
-template <weight_type type>
-MOORAGE_HOST_DEVICE inline bool is_aligned(const stored_row &row) {
-    return (reinterpret_cast<uintptr_t>(row.values) & (reader<type>::alignment - 1)) == 0;
+template <weight_type type, class Row>
+MOORAGE_HOST_DEVICE inline bool is_aligned(const Row &row) {
+    return (reinterpret_cast<uintptr_t>(plain(row.values)) & (reader<type>::alignment - 1)) == 0;
 }
 
 // The number-th unit of an aligned row: run i begins at column
 // number / span_units * span_columns + number % span_units * 4 + i * apart.
-template <weight_type type>
-MOORAGE_HOST_DEVICE inline void read_unit(const stored_row &row, uint32_t number, floats4 *out) {
+template <weight_type type, class Row>
+MOORAGE_HOST_DEVICE inline void read_unit(const Row &row, uint32_t number, floats4 *out) {
     using by = reader<type>;
     const uint32_t span = number / span_units<type>, lead = number % span_units<type> * 4;
     if constexpr (requires { by::unit(row, span, lead, out); }) {
@@ -42,16 +42,16 @@ MOORAGE_HOST_DEVICE inline void read_unit(const stored_row &row, uint32_t number
     }
 }
 // The four columns from `column` on, a multiple of four. Requires: all of their span is there.
-template <weight_type type, uint32_t aligned>
-MOORAGE_HOST_DEVICE inline floats4 read_run(const stored_row &row, uint32_t column) {
+template <weight_type type, uint32_t aligned, class Row>
+MOORAGE_HOST_DEVICE inline floats4 read_run(const Row &row, uint32_t column) {
     using by = reader<type>;
     const uint32_t within = column % span_columns<type>;
     return by::template run<aligned>(row, column / span_columns<type>, within % by::apart,
                                      within / by::apart);
 }
 // One value of a row of any alignment; slow.
-template <weight_type type>
-MOORAGE_HOST_DEVICE inline float read_single(const stored_row &row, uint32_t column) {
+template <weight_type type, class Row>
+MOORAGE_HOST_DEVICE inline float read_single(const Row &row, uint32_t column) {
     if constexpr (requires { reader<type>::single(row, column); }) {
         return reader<type>::single(row, column);
     } else {
@@ -98,11 +98,14 @@ MOORAGE_HOST_DEVICE inline uint32_t column_of_unit(uint32_t unit) {
     return unit / units * span + unit % units * 4;
 }
 
+template <class Row>
+inline constexpr bool is_near = std::is_same_v<Row, near_row>;
+
 // Adds to sums[r, t] what `lane` of a warp contributes to the sum of row r over columns [begin,
 // end): every 32nd unit, then every 32nd of the values left. The rows share what is read of the
 // inputs, and what a lane waits for is under way at once.
-template <weight_type type, uint32_t tokens_max, uint32_t count>
-MOORAGE_HOST_DEVICE inline void add_rows(const numbers<stored_row, count> &rows, uint32_t begin,
+template <weight_type type, uint32_t tokens_max, uint32_t count, class Row>
+MOORAGE_HOST_DEVICE inline void add_rows(const numbers<Row, count> &rows, uint32_t begin,
                                          uint32_t end, uint32_t lane,
                                          const token_inputs<tokens_max> &inputs, float *sums) {
     using by = reader<type>;
@@ -133,7 +136,10 @@ MOORAGE_HOST_DEVICE inline void add_rows(const numbers<stored_row, count> &rows,
             }
         };
         const uint32_t first = begin / span * units + lane;
-        if constexpr (count * tokens_max == 1) {
+        if constexpr (is_near<Row>) {
+            MOORAGE_UNROLL_BY_TWO
+            for (uint32_t unit = first; unit < last; unit += lanes) add(unit);
+        } else if constexpr (count * tokens_max == 1) {
             MOORAGE_UNROLL_BY_EIGHT
             for (uint32_t unit = first; unit < last; unit += lanes) add(unit);
         } else {
@@ -160,8 +166,8 @@ MOORAGE_HOST_DEVICE inline void add_rows(const numbers<stored_row, count> &rows,
 // Adds to sums[p, t] what `lane` contributes to the sum of a row over part p of columns
 // [begin, end): `step` columns each, fewer in the last. A part's sum has the same bits whichever
 // parts are computed with it. Requires: begin < end, at most `parts` parts.
-template <weight_type type, uint32_t tokens_max, uint32_t parts>
-MOORAGE_HOST_DEVICE inline void add_parts(const stored_row &row, uint32_t begin, uint32_t step,
+template <weight_type type, uint32_t tokens_max, uint32_t parts, class Row>
+MOORAGE_HOST_DEVICE inline void add_parts(const Row &row, uint32_t begin, uint32_t step,
                                           uint32_t end, uint32_t lane,
                                           const token_inputs<tokens_max> &inputs, float *sums) {
     using by = reader<type>;
@@ -172,17 +178,21 @@ MOORAGE_HOST_DEVICE inline void add_parts(const stored_row &row, uint32_t begin,
         const uint32_t from = begin / span * units, each = step / span * units;
         const uint32_t last = end / span * units;
         for (uint32_t unit = lane; unit < each; unit += lanes) {
-            floats4 values[parts][by::runs];
-            MOORAGE_UNROLL
-            for (uint32_t p = 0; p < parts; ++p) {
+            // Loads of what is far away come first; what is near is taken as it is needed.
+            constexpr uint32_t kept = is_near<Row> ? 1 : parts;
+            floats4 values[kept][by::runs];
+            const auto read = [&](uint32_t p) {
                 const uint32_t at = from + p * each + unit;
-                read_unit<type>(row, at < last ? at : from, values[p]);
-            }
+                read_unit<type>(row, at < last ? at : from, values[p % kept]);
+            };
+            MOORAGE_UNROLL
+            for (uint32_t p = 0; p < parts && kept == parts; ++p) read(p);
             MOORAGE_UNROLL
             for (uint32_t token = 0; token < tokens_max; ++token) {
                 if (!has_token(inputs, token)) break;
                 MOORAGE_UNROLL
                 for (uint32_t p = 0; p < parts; ++p) {
+                    if (kept != parts) read(p);
                     const uint32_t at = from + p * each + unit;
                     const float *input = inputs.base + inputs.offset[token] +
                                          column_of_unit<type>(at < last ? at : from);
@@ -191,7 +201,8 @@ MOORAGE_HOST_DEVICE inline void add_parts(const stored_row &row, uint32_t begin,
                     for (uint32_t i = 0; i < by::runs; ++i) {
                         const floats4 four = load4(input + i * by::apart);
                         MOORAGE_UNROLL
-                        for (uint32_t n = 0; n < 4; ++n) sum += values[p][i].at[n] * four.at[n];
+                        for (uint32_t n = 0; n < 4; ++n)
+                            sum += values[p % kept][i].at[n] * four.at[n];
                     }
                     if (at < last) sums[p * tokens_max + token] = sum;
                 }
