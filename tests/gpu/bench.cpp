@@ -1,14 +1,15 @@
 // bench.cpp - decode on the GPU with random weights of published shapes: everything resident
 // against the bandwidth bound, and offloaded against the bound at the hits that were had.
 //
-//   bench [--shape NAME] [--tokens N] [--cached N] [--cpu SHARE] [--warm N] [--position P]
-//         [--profiled 1]
+//   bench [--shape NAME | --model FILE [--prompt N]] [--tokens N] [--cached N] [--cpu SHARE]
+//         [--warm N] [--position P] [--profiled 1]
 //
+// --model: a file's, with its own routing, after a prompt of N tokens (512), which is timed too;
 // --cached: slots for experts (0: all); --cpu: the share of misses that the CPU computes; --warm:
 // tokens before those that are timed; --position: of the first of these, with so much context
 // before it as if it had been computed; --profiled: no bounds are measured, so that a profiler sees
-// tokens alone. Routing
-// is random and loads follow need, without prefetch. Without --shape, all that fit. The bound is
+// tokens alone. Routing of a shape is random and loads follow need, without prefetch. Without
+// --shape, all that fit. The bound is
 // the longer of what the GPU must read of its memory and of what had to cross the link, as if both
 // overlapped without a gap.
 #include <cstdio>
@@ -17,6 +18,7 @@
 
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/cuda/cuda_measure.h"
+#include "core/execute/cpu/forward.h"
 #include "core/execute/executor_drive.h"
 
 namespace {
@@ -61,8 +63,8 @@ constexpr shape shapes[] = {
      "torch_dtype":"bfloat16"})"}};
 
 struct request {
-    std::string shape;
-    uint32_t tokens = 64, cached = 0, warm = 0, position = 0;
+    std::string shape, file;
+    uint32_t tokens = 64, cached = 0, warm = 0, position = 0, prompt = 512;
     double cpu_share = 0;
     bool profiled = false;
 };
@@ -77,8 +79,9 @@ pass decode_pass(uint32_t position) {
     return out;
 }
 
-void print_result(const model &of, const request &asked, const executor_drive &drive,
-                  const device_rates &rates, double seconds, const busy_ns &busy) {
+void print_result(const std::string &name, const model &of, const request &asked,
+                  const executor_drive &drive, const device_rates &rates, double seconds,
+                  const busy_ns &busy) {
     const model_sizes &sizes = of.sizes();
     const double tokens = asked.tokens;
     const auto layers = static_cast<double>(of.config().moe_layers().size());
@@ -92,7 +95,7 @@ void print_result(const model &of, const request &asked, const executor_drive &d
     std::printf(
         "%-18s slots %-6u %8.3f ms a token, bound %8.3f ms (%s), %5.1f %% of it; hits %.3f,"
         " gpu busy %.2f ms, h2d %.2f ms, cpu %.2f ms, stall %.2f ms\n",
-        asked.shape.c_str(), static_cast<uint32_t>(drive.places.rows_total() / drive.places.rows()),
+        name.c_str(), static_cast<uint32_t>(drive.places.rows_total() / drive.places.rows()),
         seconds / tokens * 1e3, bound_s * 1e3, copied_s > read_s ? "link" : "memory",
         bound_s / (seconds / tokens) * 100,
         static_cast<double>(drive.hits) /
@@ -102,23 +105,34 @@ void print_result(const model &of, const request &asked, const executor_drive &d
         static_cast<double>(busy.stall) / tokens / 1e6);
 }
 
-std::string run(const shape &of_shape, request asked, const device_rates &rates) {
-    auto config = parse_model_config(of_shape.config, of_shape.name);
-    if (!config) return config.failure().text;
-    // Few distinct experts: host memory need not hold the model, the GPU's slots are full size.
-    auto made_model = random_model(*config, {.seed = 1, .distinct_experts = 1});
-    if (!made_model) return made_model.failure().text;
-    const model &of = **made_model;
+// Milliseconds of a prompt's pass, the second of two: the first loads what it needs.
+result<double> prompt_ms(executor_drive &drive, uint32_t tokens) {
+    std::vector<int32_t> ids(tokens);
+    for (uint32_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(1 + i * 7919 % 1000);
+    const pass prompt = prompt_pass(ids, 0, 0, false);
+    if (const status done = drive.run(prompt); !done) return done.failure();
+    const auto begun = std::chrono::steady_clock::now();
+    if (const status done = drive.run(prompt); !done) return done.failure();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() * 1e3;
+}
+
+std::string run(const std::string &name, const model &of, const request &asked,
+                const device_rates &rates) {
+    const bool own = !asked.file.empty();
     const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts;
-    executor_drive drive(of, {asked.cached ? asked.cached : pages, 1, asked.cpu_share, true, 7});
+    executor_drive drive(of, {.slots = asked.cached ? asked.cached : pages,
+                              .cpu_share = asked.cpu_share,
+                              .random_routing = !own,
+                              .seed = 7});
     gpu_executor_options options;
     options.of = &of;
     options.limits.context_max = 4096;
+    if (own) options.limits.tokens_max = asked.prompt;
     const auto room = cuda_room_for_experts(options);
     if (!room) return room.failure().text;
     const uint64_t wanted_bytes = pages * of.sizes().expert_bytes;
-    if (asked.shape.empty() && *room < wanted_bytes) {
-        std::printf("%-18s not run: %.1f GB of experts, room for %.1f\n", of_shape.name,
+    if (!own && asked.shape.empty() && *room < wanted_bytes) {
+        std::printf("%-18s not run: %.1f GB of experts, room for %.1f\n", name.c_str(),
                     static_cast<double>(wanted_bytes) / 1e9, static_cast<double>(*room) / 1e9);
         return {};
     }
@@ -129,7 +143,13 @@ std::string run(const shape &of_shape, request asked, const device_rates &rates)
     drive.use(*made->where, *made->results);
     // Until all experts have been asked for once where they fit, and launches are recorded.
     uint32_t position = 0;
-    const uint32_t warm = asked.warm ? asked.warm : asked.cached ? 32 : 1200;
+    if (own) {
+        const auto took = prompt_ms(drive, asked.prompt);
+        if (!took) return took.failure().text;
+        std::printf("%-18s prompt of %u tokens: %.2f ms\n", name.c_str(), asked.prompt, *took);
+        position = asked.prompt;
+    }
+    const uint32_t warm = asked.warm ? asked.warm : asked.cached || own ? 32 : 1200;
     if (asked.position > warm) position = asked.position - warm;
     for (uint32_t i = 0; i < warm; ++i)
         if (const status done = drive.run(decode_pass(position++)); !done)
@@ -144,10 +164,22 @@ std::string run(const shape &of_shape, request asked, const device_rates &rates)
     busy_ns busy = made->where->busy();
     busy.gpu -= before.gpu, busy.h2d -= before.h2d, busy.cpu -= before.cpu;
     busy.stall -= before.stall;
-    asked.shape = of_shape.name;
-    if (asked.profiled) return {};
-    print_result(of, asked, drive, rates, taken.count(), busy);
+    if (!asked.profiled) print_result(name, of, asked, drive, rates, taken.count(), busy);
     return {};
+}
+
+std::string run_shape(const shape &of_shape, const request &asked, const device_rates &rates) {
+    auto config = parse_model_config(of_shape.config, of_shape.name);
+    if (!config) return config.failure().text;
+    // Few distinct experts: host memory need not hold the model, the GPU's slots are full size.
+    auto made = random_model(*config, {.seed = 1, .distinct_experts = 1});
+    return made ? run(of_shape.name, **made, asked, rates) : made.failure().text;
+}
+
+std::string run_file(const request &asked, const device_rates &rates) {
+    auto opened = open_model(asked.file);
+    const std::string name = asked.file.substr(asked.file.rfind('/') + 1);
+    return opened ? run(name, **opened, asked, rates) : opened.failure().text;
 }
 
 }  // namespace
@@ -157,6 +189,8 @@ int main(int count, char **arguments) {
     for (int i = 1; i + 1 < count; i += 2) {
         const std::string name = arguments[i], value = arguments[i + 1];
         if (name == "--shape") asked.shape = value;
+        if (name == "--model") asked.file = value;
+        if (name == "--prompt") asked.prompt = static_cast<uint32_t>(std::stoul(value));
         if (name == "--tokens") asked.tokens = static_cast<uint32_t>(std::stoul(value));
         if (name == "--cached") asked.cached = static_cast<uint32_t>(std::stoul(value));
         if (name == "--cpu") asked.cpu_share = std::stod(value);
@@ -176,10 +210,16 @@ int main(int count, char **arguments) {
                     rates.value().h2d_bytes_per_s / 1e9);
     bool good = true;
     for (const shape &one : shapes) {
+        if (!asked.file.empty()) break;
         if (asked.shape.empty() ? &one == &shapes[0] : asked.shape != one.name) continue;
-        const std::string text = run(one, asked, rates.value());
+        const std::string text = run_shape(one, asked, rates.value());
         if (!text.empty()) std::printf("%s: %s\n", one.name, text.c_str());
         good = good && text.empty();
+    }
+    if (!asked.file.empty()) {
+        const std::string text = run_file(asked, rates.value());
+        if (!text.empty()) std::printf("%s\n", text.c_str());
+        good = text.empty();
     }
     return good ? 0 : 1;
 }
