@@ -103,6 +103,18 @@ TEST_CASE("sets of eight experts have their best assignment") {
     }
 }
 
+TEST_CASE("of many servers that could serve a set the best are found") {
+    for (const uint32_t flags : {3u, 2u, 1u}) {
+        scene_shape shape;
+        shape.flags = flags, shape.experts = 5, shape.top_k = {3};
+        shape.servers = 9, shape.homes = 2;
+        for (uint64_t seed = 1; seed <= 8; ++seed) {
+            shape.messages_dominate = seed % 2 == 0, shape.linked = seed % 3 == 0 ? 0.6 : 1;
+            compare(shape, seed);
+        }
+    }
+}
+
 namespace {
 
 scene_shape any_shape(uint64_t seed) {

@@ -221,6 +221,7 @@ private:
     double term_s(uint32_t term, const change &with) const;
     double layer_s(sought &of) const;
     double serial_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
+    uint64_t worth_calling(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double forced_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double assigned_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double nearest_s(const sought &of, std::span<const uint32_t> rest, uint64_t allowed) const;
@@ -270,13 +271,20 @@ private:
     std::vector<double> trip_s_, far_s_;
     std::vector<uint64_t> reach_;   // [entries] servers linked both ways, where N <= 64
     std::vector<uint8_t> uniform_;  // [M] devices of each server are equally fast
+    // Two or more experts of a layer that homes of an entry miss together: all that a walk over
+    // such sets asks for, side by side.
+    struct missed_set {
+        uint64_t key = 0;  // of what serves it, see below
+        double seconds = 0, weight = 0;
+        uint32_t entry = 0, found = 0;
+    };
     // Demand. Experts sought: [X, entries]. Sets: terms of two or more.
     double constant_s_ = 0, empty_s_ = 0;
     std::vector<double> home_weight_;                   // [H]
     std::vector<double> single_weight_, asked_weight_;  // alone; alone or in a set
     std::vector<uint64_t> term_first_{0};
-    std::vector<uint32_t> term_experts_, term_entry_;
-    std::vector<double> term_weight_;
+    std::vector<uint32_t> term_experts_;
+    std::vector<missed_set> terms_;
     std::vector<uint32_t> term_slots_;  // hash table of terms, while reading
     std::vector<uint64_t> use_first_;   // [X + 1] terms of an expert
     std::vector<uint32_t> use_term_, use_position_;
@@ -286,8 +294,6 @@ private:
     std::vector<uint32_t> serving_;  // [X, N] fastest device with a copy
     std::vector<double> single_s_;   // [X, entries]
     std::vector<uint8_t> single_found_;
-    std::vector<double> term_s_;
-    std::vector<uint32_t> term_found_;
     // Times of sets by what serves their experts. A device has a random number, an expert seen from
     // an entry the sum over the devices that would serve it, a set the sum over its experts times a
     // random factor of the position: two that differ are alike with a chance of 2^-64.
@@ -296,7 +302,7 @@ private:
         double seconds = 0;
     };
     std::vector<uint64_t> device_code_, place_code_;  // [G], [16]
-    std::vector<uint64_t> code_, term_key_;           // [X, entries], [terms]
+    std::vector<uint64_t> code_;                      // [X, entries]
     mutable std::vector<known> known_;
     uint32_t known_shift_ = 0;
 };

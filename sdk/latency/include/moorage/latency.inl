@@ -223,29 +223,28 @@ inline size_t latency_model::term_slot(uint32_t entry, std::span<const uint32_t>
     size_t slot = (hash ^ hash >> 32) & (term_slots_.size() - 1);
     for (; term_slots_[slot] != none; slot = (slot + 1) & (term_slots_.size() - 1)) {
         const uint32_t term = term_slots_[slot];
-        if (term_entry_[term] == entry && std::ranges::equal(term_set(term), missing)) break;
+        if (terms_[term].entry == entry && std::ranges::equal(term_set(term), missing)) break;
     }
     return slot;
 }
 
 inline void latency_model::grow_slots() {
-    term_slots_.assign(std::max<size_t>(1024, 4 * std::bit_ceil(term_entry_.size() + 1)), none);
-    for (uint32_t t = 0; t < term_entry_.size(); ++t)
-        term_slots_[term_slot(term_entry_[t], term_set(t))] = t;
+    term_slots_.assign(std::max<size_t>(1024, 4 * std::bit_ceil(terms_.size() + 1)), none);
+    for (uint32_t t = 0; t < terms_.size(); ++t)
+        term_slots_[term_slot(terms_[t].entry, term_set(t))] = t;
 }
 
 // Homes that enter by one server and miss the same experts differ in weight only.
 inline void latency_model::add_term(uint32_t entry, std::span<const uint32_t> missing,
                                     double weight) {
-    if (term_slots_.size() < 2 * (term_entry_.size() + 1)) grow_slots();
+    if (term_slots_.size() < 2 * (terms_.size() + 1)) grow_slots();
     const size_t slot = term_slot(entry, missing);
     if (term_slots_[slot] != none) {
-        term_weight_[term_slots_[slot]] += weight;
+        terms_[term_slots_[slot]].weight += weight;
         return;
     }
-    term_slots_[slot] = static_cast<uint32_t>(term_entry_.size());
-    term_entry_.push_back(entry);
-    term_weight_.push_back(weight);
+    term_slots_[slot] = static_cast<uint32_t>(terms_.size());
+    terms_.push_back({.weight = weight, .entry = entry});
     term_experts_.insert(term_experts_.end(), missing.begin(), missing.end());
     term_first_.push_back(term_experts_.size());
 }
@@ -257,25 +256,23 @@ inline void latency_model::sort_terms() {
     for (uint32_t m = 0; m < demand_.models; ++m)
         for (uint32_t l = 0; l < demand_.host_model_layers[m]; ++l, ++layers)
             layer_of.resize(layer_of.size() + demand_.host_model_experts[m], layers);
-    const auto count = static_cast<uint32_t>(term_entry_.size());
+    const auto count = static_cast<uint32_t>(terms_.size());
     std::vector<uint32_t> next(layers + 1, 0), order(count);
     for (uint32_t t = 0; t < count; ++t) ++next[layer_of[term_experts_[term_first_[t]]] + 1];
     for (uint32_t l = 0; l < layers; ++l) next[l + 1] += next[l];
     for (uint32_t t = 0; t < count; ++t) order[next[layer_of[term_experts_[term_first_[t]]]]++] = t;
     std::vector<uint64_t> first{0};
-    std::vector<uint32_t> experts, entry;
-    std::vector<double> weight;
-    first.reserve(count + 1), entry.reserve(count), weight.reserve(count);
+    std::vector<uint32_t> experts;
+    std::vector<missed_set> sorted;
+    first.reserve(count + 1), sorted.reserve(count);
     experts.reserve(term_experts_.size());
     for (const uint32_t t : order) {
         const std::span<const uint32_t> set = term_set(t);
         experts.insert(experts.end(), set.begin(), set.end());
         first.push_back(experts.size());
-        entry.push_back(term_entry_[t]);
-        weight.push_back(term_weight_[t]);
+        sorted.push_back(terms_[t]);
     }
-    term_first_.swap(first), term_experts_.swap(experts);
-    term_entry_.swap(entry), term_weight_.swap(weight);
+    term_first_.swap(first), term_experts_.swap(experts), terms_.swap(sorted);
 }
 
 inline void latency_model::index_terms() {
@@ -286,7 +283,7 @@ inline void latency_model::index_terms() {
     for (uint32_t x = 0; x < experts_; ++x) use_first_[x + 1] += use_first_[x];
     use_term_.resize(term_experts_.size()), use_position_.resize(term_experts_.size());
     std::vector<uint64_t> next(use_first_.begin(), use_first_.end() - 1);
-    for (uint32_t t = 0; t < term_entry_.size(); ++t) {
+    for (uint32_t t = 0; t < terms_.size(); ++t) {
         for (uint64_t i = term_first_[t]; i < term_first_[t + 1]; ++i) {
             const uint64_t at = next[term_experts_[i]]++;
             use_term_[at] = t;
@@ -300,16 +297,16 @@ inline void latency_model::index_terms() {
 template <class Each>
 void latency_model::for_partners(uint32_t expert, Each each) const {
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
-        const uint32_t term = use_term_[u], found = term_found_[term];
+        const uint32_t term = use_term_[u], found = terms_[term].found;
         const std::span<const uint32_t> set = term_set(term);
-        const size_t key = pair(model_of(expert), term_entry_[term]);
+        const size_t key = pair(model_of(expert), terms_[term].entry);
         const bool alone = static_cast<size_t>(std::popcount(found)) + 1 == set.size();
         for (size_t i = 0; i < set.size(); ++i) {
             const uint32_t own = found >> (2 * i) & 3;
             double most = far_s_[key] + (own == not_found && alone ? last_once_s_[key] : 0);
             if (!messages_dominate_) most = trip_s_[key];
             if (messages_dominate_ && own == found_near) most = 0;
-            if (set[i] != expert) each(set[i], term_weight_[term] * most);
+            if (set[i] != expert) each(set[i], terms_[term].weight * most);
         }
     }
 }
@@ -336,8 +333,8 @@ inline double latency_model::gain_most(uint32_t expert) const {
 
 template <class Each>
 void latency_model::for_sets(Each each) const {
-    for (uint32_t t = 0; t < term_entry_.size(); ++t)
-        each(entry_server_[term_entry_[t]], term_weight_[t], term_set(t));
+    for (uint32_t t = 0; t < terms_.size(); ++t)
+        each(entry_server_[terms_[t].entry], terms_[t].weight, term_set(t));
 }
 
 // ---- the placement ---------------------------------------------------------------------------
@@ -348,15 +345,15 @@ inline void latency_model::clear() {
     serving_.assign(size_t{experts_} * servers_, none);
     single_s_.resize(size_t{experts_} * entries_);
     single_found_.resize(single_s_.size());
-    term_s_.resize(term_entry_.size()), term_found_.assign(term_entry_.size(), 0);
-    term_key_.resize(term_entry_.size());
     for (uint32_t x = 0; x < experts_; ++x) set_singles(x);
     if (grouped_) code_.assign(single_s_.size(), 0);
-    for (uint32_t t = 0; t < term_entry_.size(); ++t) {  // what is nowhere
+    for (uint32_t t = 0; t < terms_.size(); ++t) {  // what is nowhere
         const std::span<const uint32_t> set = term_set(t);
-        const size_t key = pair(model_of(set[0]), term_entry_[t]);
-        term_s_[t] = last_once_s_[key] + static_cast<double>(set.size()) * last_each_s_[key];
-        term_key_[t] = mixed(key * 17 + set.size());
+        const size_t key = pair(model_of(set[0]), terms_[t].entry);
+        terms_[t].seconds =
+            last_once_s_[key] + static_cast<double>(set.size()) * last_each_s_[key];
+        terms_[t].key = mixed(key * 17 + set.size());
+        terms_[t].found = 0;
     }
 }
 
@@ -444,7 +441,7 @@ inline void latency_model::assign(std::span<const moorage_copy> copies) {
         set_singles(x);
         if (use_first_[x] != use_first_[x + 1]) move_terms(x, /*at_once=*/false);
     }
-    for (uint32_t t = 0; t < term_s_.size(); ++t) term_s_[t] = known_s(t, term_key_[t], {});
+    for (uint32_t t = 0; t < terms_.size(); ++t) terms_[t].seconds = known_s(t, terms_[t].key, {});
 }
 
 inline std::vector<moorage_copy> latency_model::copies() const {
@@ -461,7 +458,7 @@ inline double latency_model::token_s() const {
     double sum = constant_s_;
     for (size_t i = 0; i < single_weight_.size(); ++i)
         if (single_weight_[i] > 0) sum += single_weight_[i] * single_s_[i];
-    for (size_t t = 0; t < term_s_.size(); ++t) sum += term_weight_[t] * term_s_[t];
+    for (size_t t = 0; t < terms_.size(); ++t) sum += terms_[t].weight * terms_[t].seconds;
     return sum;
 }
 
@@ -499,7 +496,7 @@ inline double latency_model::singles_difference(uint32_t expert, const change &w
 inline double latency_model::plain_difference(uint32_t term, uint32_t position,
                                               uint32_t server) const {
     constexpr uint64_t near_bits = 0xaaaaaaaa, far_bits = 0x55555555;
-    const uint32_t entry = term_entry_[term], found = term_found_[term];
+    const uint32_t entry = terms_[term].entry, found = terms_[term].found;
     const uint32_t own = found >> (2 * position) & 3;
     const bool here = entry_server_[entry] == server;
     if (!here && (own == found_near || (reach_[entry] >> server & 1) == 0)) return 0;
@@ -525,19 +522,25 @@ inline double latency_model::terms_difference(uint32_t expert, const change &wit
         shift[e] = code_with(expert, e, with) - code_[size_t{expert} * entries_ + e];
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
         const uint32_t term = use_term_[u];
+        // Which of the times that are known comes next but seven: it is far away, too.
+        if (u + 8 < use_first_[expert + 1]) {
+            const missed_set &next = terms_[use_term_[u + 8]];
+            const uint64_t key = next.key + shift[next.entry] * place_code_[use_position_[u + 8]];
+            __builtin_prefetch(&known_[key >> known_shift_]);
+        }
         if (plain) {
             const double saved = plain_difference(term, use_position_[u], with.server);
             if (saved == saved) {
-                sum += term_weight_[term] * saved;
+                sum += terms_[term].weight * saved;
                 continue;
             }
         }
-        const uint64_t moved = shift[term_entry_[term]];
+        const uint64_t moved = shift[terms_[term].entry];
         if (moved == 0) continue;
         change here = with;
         here.mask = 1u << use_position_[u];
-        const uint64_t key = term_key_[term] + moved * place_code_[use_position_[u]];
-        sum += term_weight_[term] * (term_s_[term] - known_s(term, key, here));
+        const uint64_t key = terms_[term].key + moved * place_code_[use_position_[u]];
+        sum += terms_[term].weight * (terms_[term].seconds - known_s(term, key, here));
     }
     return sum;
 }
@@ -564,7 +567,7 @@ inline double latency_model::gain_last(uint32_t expert, uint32_t device) const {
         const uint32_t term = use_term_[u];
         const uint32_t all = (1u << term_set(term).size()) - 1;
         const change without{n, device, all & ~(1u << use_position_[u])}, with{n, device, all};
-        sum += term_weight_[term] * (term_s(term, without) - term_s(term, with));
+        sum += terms_[term].weight * (term_s(term, without) - term_s(term, with));
     }
     return sum;
 }

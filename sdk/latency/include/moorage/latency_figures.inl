@@ -33,8 +33,8 @@ inline double latency_model::batch_token_s(const batch_model &batches) const {
         if (single_weight_[i] > 0)
             sum += single_weight_[i] * single_s_[i] /
                    batches.batch(static_cast<uint32_t>(i % entries_));
-    for (size_t t = 0; t < term_s_.size(); ++t)
-        sum += term_weight_[t] * term_s_[t] / batches.batch(term_entry_[t]);
+    for (size_t t = 0; t < terms_.size(); ++t)
+        sum += terms_[t].weight * terms_[t].seconds / batches.batch(terms_[t].entry);
     for (uint32_t m = 0; m < demand_.models; ++m)
         for (uint32_t l = 0; l < demand_.host_model_layers[m]; ++l)
             for (uint32_t e = 0; e < entries_; ++e)

@@ -17,7 +17,7 @@ inline void latency_model::begin_known() {
     if (!grouped_) return;
     for (uint32_t d = 0; d < devices_; ++d) device_code_.push_back(mixed(d));
     for (uint32_t i = 0; i < 16; ++i) place_code_.push_back(mixed(~uint64_t{i}) | 1);
-    const auto bits = static_cast<uint32_t>(std::bit_width(4 * term_entry_.size()));
+    const auto bits = static_cast<uint32_t>(std::bit_width(4 * terms_.size()));
     known_shift_ = 64 - std::clamp(bits, 6u, 18u);
     known_.assign(uint64_t{1} << (64 - known_shift_), {});
 }
@@ -62,11 +62,11 @@ inline void latency_model::move_terms(uint32_t expert, bool at_once) {
     }
     const uint8_t *found = single_found_.data() + size_t{expert} * entries_;
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
-        const uint32_t term = use_term_[u], e = term_entry_[term], at = 2 * use_position_[u];
+        const uint32_t term = use_term_[u], e = terms_[term].entry, at = 2 * use_position_[u];
         if (shift[e] == 0) continue;
-        term_key_[term] += shift[e] * place_code_[use_position_[u]];
-        term_found_[term] = (term_found_[term] & ~(3u << at)) | uint32_t{found[e]} << at;
-        if (at_once) term_s_[term] = known_s(term, term_key_[term], {});
+        terms_[term].key += shift[e] * place_code_[use_position_[u]];
+        terms_[term].found = (terms_[term].found & ~(3u << at)) | uint32_t{found[e]} << at;
+        if (at_once) terms_[term].seconds = known_s(term, terms_[term].key, {});
     }
 }
 
@@ -75,22 +75,22 @@ template <class Target, class Each>
 void latency_model::tell_partners(uint32_t expert, uint64_t entries, double sign, Target target,
                                   Each each) const {
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
-        const uint32_t term = use_term_[u], e = term_entry_[term], at = entry_server_[e];
+        const uint32_t term = use_term_[u], e = terms_[term].entry, at = entry_server_[e];
         if ((entries >> e & 1) == 0) continue;
         const std::span<const uint32_t> set = term_set(term);
-        const double weight = sign * term_weight_[term];
+        const double weight = sign * terms_[term].weight;
         for (uint32_t i = 0; i < set.size(); ++i) {
             // A copy elsewhere does not help where the home's own server has one.
-            if (set[i] == expert || (term_found_[term] >> (2 * i) & 3) == found_near) continue;
+            if (set[i] == expert || (terms_[term].found >> (2 * i) & 3) == found_near) continue;
             const uint64_t code = code_[size_t{set[i]} * entries_ + e];
             for (uint64_t left = reach_[e]; left != 0; left &= left - 1) {
                 const auto n = static_cast<uint32_t>(std::countr_zero(left));
                 const uint32_t device = target(set[i], n);
                 if (device == none) continue;
                 const uint64_t shift = device_code_[device] - (n == at ? code : 0);
-                const uint64_t key = term_key_[term] + shift * place_code_[i];
+                const uint64_t key = terms_[term].key + shift * place_code_[i];
                 each(set[i], n,
-                     weight * (term_s_[term] - known_s(term, key, {n, device, 1u << i})));
+                     weight * (terms_[term].seconds - known_s(term, key, {n, device, 1u << i})));
             }
         }
     }

@@ -108,6 +108,38 @@ inline double latency_model::assigned_s(const sought &of, std::span<const uint32
     return least[full];
 }
 
+// Of the servers `all`, without those in whose place another one takes no longer for anything they
+// could do: it has what they have, and neither its call nor its way back is longer. Of two that are
+// alike the first stays. Where times add up and a server's devices are equally fast.
+inline uint64_t latency_model::worth_calling(const sought &of, std::span<const uint32_t> rest,
+                                             uint64_t all) const {
+    const double *call = call_fix_s_.data() + pair(of.model, of.entry) * servers_;
+    const double *back = call_return_s_.data() + pair(of.model, of.entry) * servers_;
+    std::array<uint32_t, 64> kept, has;
+    size_t count = 0;
+    for (uint64_t left = all; left != 0; left &= left - 1) {
+        const auto n = static_cast<uint32_t>(std::countr_zero(left));
+        uint32_t own = 0;
+        for (size_t i = 0; i < rest.size(); ++i)
+            own |= static_cast<uint32_t>(of.holders[rest[i]] >> n & 1) << i;
+        bool stays = true;
+        size_t still = 0;
+        for (size_t k = 0; k < count; ++k) {
+            const uint32_t m = kept[k];
+            if (call[m] <= call[n] && back[m] <= back[n] && (own & ~has[k]) == 0) stays = false;
+            if (!stays) break;
+            if (call[n] <= call[m] && back[n] <= back[m] && (has[k] & ~own) == 0) continue;
+            kept[still] = m, has[still++] = has[k];
+        }
+        if (!stays) continue;
+        kept[still] = n, has[still] = own;
+        count = still + 1;
+    }
+    uint64_t out = 0;
+    for (size_t k = 0; k < count; ++k) out |= uint64_t{1} << kept[k];
+    return out;
+}
+
 // The same where times add up and a server's devices are equally fast: over sets of used servers,
 // each expert then returns by the used holder with the shortest way back.
 inline double latency_model::serial_s(const sought &of, std::span<const uint32_t> rest,
@@ -186,10 +218,11 @@ inline double latency_model::layer_s(sought &of) const {
             part = nearest_s(of, sought_rest, all);
         else if (shared_)
             part = shared_s(of, sought_rest, all);
-        else if (simple && std::popcount(all) <= 6)
-            part = serial_s(of, sought_rest, all);
+        else if (const uint64_t used = simple ? worth_calling(of, sought_rest, all) : all;
+                 simple && std::popcount(used) <= 6)
+            part = serial_s(of, sought_rest, used);
         else
-            part = assigned_s(of, sought_rest, all);
+            part = assigned_s(of, sought_rest, used);
         total = serial_ ? total + part : std::max(total, part);
     }
     if (absent != 0) {
@@ -202,7 +235,7 @@ inline double latency_model::layer_s(sought &of) const {
 
 inline double latency_model::term_s(uint32_t term, const change &with) const {
     const std::span<const uint32_t> set = term_set(term);
-    sought of(model_of(set[0]), term_entry_[term], set, with);
+    sought of(model_of(set[0]), terms_[term].entry, set, with);
     return layer_s(of);
 }
 
