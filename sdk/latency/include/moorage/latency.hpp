@@ -222,6 +222,7 @@ private:
     double layer_s(sought &of) const;
     double serial_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     uint64_t worth_calling(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
+    double added_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double forced_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double assigned_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double nearest_s(const sought &of, std::span<const uint32_t> rest, uint64_t allowed) const;

@@ -496,7 +496,8 @@ inline double latency_model::singles_difference(uint32_t expert, const change &w
 inline double latency_model::plain_difference(uint32_t term, uint32_t position,
                                               uint32_t server) const {
     constexpr uint64_t near_bits = 0xaaaaaaaa, far_bits = 0x55555555;
-    const uint32_t entry = terms_[term].entry, found = terms_[term].found;
+    const missed_set &set = terms_[term];
+    const uint32_t entry = set.entry, found = set.found;
     const uint32_t own = found >> (2 * position) & 3;
     const bool here = entry_server_[entry] == server;
     if (!here && (own == found_near || (reach_[entry] >> server & 1) == 0)) return 0;
@@ -520,27 +521,32 @@ inline double latency_model::terms_difference(uint32_t expert, const change &wit
     std::array<uint64_t, 64> shift{};
     for (uint32_t e = 0; e < entries_; ++e)
         shift[e] = code_with(expert, e, with) - code_[size_t{expert} * entries_ + e];
-    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
-        const uint32_t term = use_term_[u];
-        // Which of the times that are known comes next but seven: it is far away, too.
-        if (u + 8 < use_first_[expert + 1]) {
-            const missed_set &next = terms_[use_term_[u + 8]];
-            const uint64_t key = next.key + shift[next.entry] * place_code_[use_position_[u + 8]];
+    // Times that are known are far away where there are many: those of eight sets on are fetched.
+    const uint64_t end = use_first_[expert + 1];
+    const uint64_t fetched = known_.size() > size_t{1} << 17 && end > 8 ? end - 8 : 0;
+    const uint32_t *const terms = use_term_.data(), *const positions = use_position_.data();
+    const missed_set *const sets = terms_.data();
+    for (uint64_t u = use_first_[expert]; u < end; ++u) {
+        const uint32_t position = positions[u];
+        const missed_set &set = sets[terms[u]];
+        if (u < fetched) {
+            const missed_set &next = sets[terms[u + 8]];
+            const uint64_t key = next.key + shift[next.entry] * place_code_[positions[u + 8]];
             __builtin_prefetch(&known_[key >> known_shift_]);
         }
         if (plain) {
-            const double saved = plain_difference(term, use_position_[u], with.server);
+            const double saved = plain_difference(terms[u], position, with.server);
             if (saved == saved) {
-                sum += terms_[term].weight * saved;
+                sum += set.weight * saved;
                 continue;
             }
         }
-        const uint64_t moved = shift[terms_[term].entry];
+        const uint64_t moved = shift[set.entry];
         if (moved == 0) continue;
         change here = with;
-        here.mask = 1u << use_position_[u];
-        const uint64_t key = terms_[term].key + moved * place_code_[use_position_[u]];
-        sum += terms_[term].weight * (terms_[term].seconds - known_s(term, key, here));
+        here.mask = 1u << position;
+        const uint64_t key = set.key + moved * place_code_[position];
+        sum += set.weight * (set.seconds - known_s(terms[u], key, here));
     }
     return sum;
 }

@@ -164,6 +164,13 @@ inline double latency_model::serial_s(const sought &of, std::span<const uint32_t
     return best;
 }
 
+// The same: of few servers all sets are tried, of many those that are worth it.
+inline double latency_model::added_s(const sought &of, std::span<const uint32_t> rest,
+                                     uint64_t all) const {
+    if (std::popcount(all) > 3) all = worth_calling(of, rest, all);
+    return std::popcount(all) <= 6 ? serial_s(of, rest, all) : assigned_s(of, rest, all);
+}
+
 // The same where no expert has two holders: nothing to choose.
 inline double latency_model::forced_s(const sought &of, std::span<const uint32_t> rest,
                                       uint64_t all) const {
@@ -218,11 +225,10 @@ inline double latency_model::layer_s(sought &of) const {
             part = nearest_s(of, sought_rest, all);
         else if (shared_)
             part = shared_s(of, sought_rest, all);
-        else if (const uint64_t used = simple ? worth_calling(of, sought_rest, all) : all;
-                 simple && std::popcount(used) <= 6)
-            part = serial_s(of, sought_rest, used);
+        else if (simple)
+            part = added_s(of, sought_rest, all);
         else
-            part = assigned_s(of, sought_rest, used);
+            part = assigned_s(of, sought_rest, all);
         total = serial_ ? total + part : std::max(total, part);
     }
     if (absent != 0) {
