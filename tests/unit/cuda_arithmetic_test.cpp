@@ -52,6 +52,20 @@ TEST_CASE("values of every format, with all their scales") {
     check_all([](host_bench &bench) { check_formats(bench, true); });
 }
 
+TEST_CASE("a row's copy ends where the row does, on the next border of 16 bytes") {
+    product_item item;
+    // 64 of q4_0 are two blocks of 18 bytes, 36 from wherever they begin: up to 64. A row of fp8
+    // may end within a block: 130 bytes, up to 160. Eight warps; gate and up are two rows.
+    item.weights.columns = 64;
+    CHECK(row_kernel<weight_type::q4_0, 1>::shared_bytes_of(item) == 8 * 64);
+    item.weights.columns = 130;
+    CHECK(row_kernel<weight_type::fp8, 1>::shared_bytes_of(item) == 8 * 160);
+    CHECK(row_kernel<weight_type::bf16, 1>::shared_bytes_of(item) == 0);
+    const std::byte some{};
+    item.second.data = &some;
+    CHECK(row_kernel<weight_type::fp8, 1>::shared_bytes_of(item) == 16 * 160);
+}
+
 TEST_CASE("products, experts and embeddings") {
     check_all([](host_bench &bench) { check_products(bench); });
 }

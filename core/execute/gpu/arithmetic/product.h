@@ -132,8 +132,7 @@ struct row_kernel {
         return threads / lanes * copied_bytes_of(item);
     }
     void make_room(const product_item &item) {
-        const uint32_t own = copied_bytes_of(item);
-        copied_bytes = copied_bytes < own ? own : copied_bytes;
+        copied_bytes = larger(copied_bytes, copied_bytes_of(item));
     }
     uint32_t shared_bytes() const { return threads / lanes * copied_bytes; }
 
@@ -185,9 +184,13 @@ struct row_kernel {
     }
 
 private:
-    // A row's values, from the border of 16 bytes before them to the one behind.
+    // Of a row's values, as bytes_of_columns() has it: fp8 may end within a block.
+    MOORAGE_HOST_DEVICE static uint32_t row_bytes_of(uint32_t columns) {
+        return columns * format.bytes / format.block;
+    }
+    // From the border of 16 bytes before them to the one behind.
     MOORAGE_HOST_DEVICE static uint32_t near_bytes_of(uint32_t columns) {
-        return (ceil_div(columns, format.block) * format.bytes + 30) / 16 * 16;
+        return (row_bytes_of(columns) + 30) / 16 * 16;
     }
     // Rows where they are read from, in the warp's part of shared memory or where they lie.
     template <uint32_t count, class Team>
@@ -197,23 +200,20 @@ private:
             return rows;
         } else {
             const uint32_t room = near_bytes_of(item.weights.columns);
-            const uint32_t bytes = ceil_div(item.weights.columns, format.block) * format.bytes;
             std::byte *const own = team.shared + warp * copied_bytes;
             numbers<near_row, count> out;
             MOORAGE_UNROLL
             for (uint32_t r = 0; r < count; ++r) {
-                const uint32_t off = reinterpret_cast<uintptr_t>(rows.at[r].values) & 15;
-                out.at[r] = {{own + r * room + off}, rows.at[r].scales, rows.at[r].group_of};
+                const std::byte *from = rows.at[r].values;
+                const uint32_t off = reinterpret_cast<uintptr_t>(from) & 15;
+                const uint32_t end = off + row_bytes_of(item.weights.columns);
+                std::byte *const to = own + r * room;
+                team.each_lane(warp, [&](uint32_t thread) {
+                    for (uint32_t at = thread % lanes * 16; at < end; at += lanes * 16)
+                        team.copy16(to + at, from - off + at, smaller(16, end - at));
+                });
+                out.at[r] = {{to + off}, rows.at[r].scales, rows.at[r].group_of};
             }
-            team.each_lane(warp, [&](uint32_t thread) {
-                MOORAGE_UNROLL
-                for (uint32_t r = 0; r < count; ++r) {
-                    const uint32_t off = reinterpret_cast<uintptr_t>(rows.at[r].values) & 15;
-                    for (uint32_t at = thread % lanes * 16; at < off + bytes; at += lanes * 16)
-                        team.copy16(own + r * room + at, rows.at[r].values - off + at,
-                                    smaller(16, off + bytes - at));
-                }
-            });
             team.copied(warp);
             return out;
         }

@@ -194,8 +194,8 @@ MOORAGE_HOST_DEVICE inline floats4 twice_fp4_of(uint32_t codes) {
 template <>
 struct reader<weight_type::f32> {
     static constexpr uint32_t runs = 1, apart = 4, alignment = 16;
-    template <uint32_t aligned, class Row>
-    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
+    template <uint32_t aligned>
+    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
                                            uint32_t) {
         const words16 from = load_stream(row.values + span * 16ull);
         floats4 out;
@@ -203,8 +203,7 @@ struct reader<weight_type::f32> {
         for (uint32_t i = 0; i < 4; ++i) out.at[i] = float_of_bits(from.word[i]);
         return out;
     }
-    template <class Row>
-    MOORAGE_HOST_DEVICE static float single(const Row &row, uint32_t column) {
+    MOORAGE_HOST_DEVICE static float single(const stored_row &row, uint32_t column) {
         return load_f32(row.values + column * 4ull);
     }
 };
@@ -221,16 +220,15 @@ struct short_reader {
             out[i / 2].at[i % 2 * 2 + 1] = Widened::high(from.word[i]);
         }
     }
-    template <uint32_t aligned, class Row>
-    MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t,
+    template <uint32_t aligned>
+    MOORAGE_HOST_DEVICE static floats4 run(const stored_row &row, uint32_t span, uint32_t,
                                            uint32_t number) {
         const std::byte *from = row.values + span * 16ull + number * 8;
         const uint32_t first = load_word<aligned>(from), second = load_word<aligned>(from + 4);
         return {{Widened::low(first), Widened::high(first), Widened::low(second),
                  Widened::high(second)}};
     }
-    template <class Row>
-    MOORAGE_HOST_DEVICE static float single(const Row &row, uint32_t column) {
+    MOORAGE_HOST_DEVICE static float single(const stored_row &row, uint32_t column) {
         return Widened::low(load_half<1>(row.values + column * 2ull));
     }
 };
