@@ -122,9 +122,6 @@ public:
     // The arena was divided anew. Requires: nothing is under way, no link is busy.
     virtual void divided() {}
     virtual void head(uint32_t tokens) = 0;
-    // What the layer has the devices compute is queued, as far as there is room for it: a device
-    // may go on to what follows, while the host plans what to bring for later layers.
-    virtual void layer_queued() {}
     // The host took so long to decide; in virtual time the next part of a layer waits for it.
     virtual void host_worked(uint64_t) {}
     // Brings the hidden states of `tokens` tokens from the first device to another one, before the

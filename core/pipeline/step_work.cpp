@@ -334,7 +334,6 @@ void step_work::start() {
     if (predicts_ && prefetches() && layer() + 1 < layers_) predict();
     if (loads) queue_missing(splits);
     if (loads || devices_ > 1) start_waiting();
-    executor_.layer_queued();
     if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
 }
 

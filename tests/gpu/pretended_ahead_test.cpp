@@ -77,37 +77,6 @@ TEST_CASE("what comes after a layer is launched behind its last expert") {
     CHECK_FALSE(run.where().failed());
 }
 
-TEST_CASE("what comes next is launched as soon as the layer is queued, before any prefetch") {
-    by_hand run(order::lazy);
-    executor &where = run.where();
-    const uint32_t k = run.golden.of->config().top_k;
-    where.begin(run.tokens);
-    where.attention(0, run.tokens);
-    run.route(0);
-    where.expect(0);
-    for (uint32_t i = 0; i + 1 < k; ++i) run.queue(0, i);
-    where.expert_on_gpu({k - 1, 1, 1, 0, k - 1});
-    // One expert's weights have not come: what follows the layer has to wait for it.
-    where.layer_queued();
-    uint64_t launches = pretended::calls("cudaLaunchKernel");
-    where.arrived(0);
-    where.layer_queued();
-    CHECK(pretended::calls("cudaLaunchKernel") > launches);
-    launches = pretended::calls("cudaLaunchKernel");
-    for (uint32_t i = 0; i < k; ++i) CHECK(where.wait().kind == event_kind::gpu_expert);
-    where.attention(1, run.tokens);
-    CHECK(pretended::calls("cudaLaunchKernel") == launches);
-    // And with nothing to wait for at once, behind the layer's experts.
-    run.route(1);
-    for (uint32_t i = 0; i < k; ++i) run.queue(1, i);
-    launches = pretended::calls("cudaLaunchKernel");
-    where.layer_queued();
-    CHECK(pretended::calls("cudaLaunchKernel") > launches);
-    launches = pretended::calls("cudaLaunchKernel");
-    where.layer_queued();
-    CHECK(pretended::calls("cudaLaunchKernel") == launches);
-}
-
 TEST_CASE("the host sees scores as it is told of them, and asks for no event") {
     by_hand run(order::eager);
     const uint32_t k = run.golden.of->config().top_k;

@@ -124,10 +124,6 @@ public:
         base::expert_on_cpu(work);
         failed_ = gpu_->notes().failed();
     }
-    void layer_queued() override {
-        flush();
-        run_ahead();
-    }
     void divided() override {
         if (!experts_.divide()) failed_ = true;
     }
@@ -360,8 +356,8 @@ private:
 
     // Once all experts of a layer are launched, and nothing of it is left to the CPU, what comes
     // next is known: it is launched behind them, so that the GPU need not wait for the host to see
-    // their end. It is the host that waits to be asked. Once all of the layer is queued: what
-    // brings experts for later layers takes the host's time, not the GPU's.
+    // their end. It is the host that waits to be asked. From wait() alone: by then all of the layer
+    // is queued.
     void run_ahead() {
         if (!routed_ || ahead_ || queued_ < expected_ || waiting() || !cpu_.queue.empty() ||
             !lanes_[0]->batches.has_room(3))
