@@ -90,15 +90,22 @@ public:
     double absent_s(uint32_t model) const { return absent_s_[model]; }
     // Whether a home ever chooses the expert without holding it.
     bool asked(uint32_t expert) const { return gain_most(expert) > 0; }
-    // Whether sets chosen together count, and those that the expert is in with others. Gains of
-    // experts that share no set do not depend on each other.
+    // Whether sets chosen together count. Gains of experts that share no set do not depend on each
+    // other.
     bool grouped() const { return grouped_; }
-    // Calls `each(other, most_s)` for every other expert of those sets, set by set: by no more than
-    // the sum of most_s did the expert's last add() raise the gain of a copy of `other`.
+    // Before a copy of `expert` comes to a device of a server that has none: what that can add to
+    // the gains of those chosen with it, set by set. Calls `each(other, servers, most_s)` for every
+    // other expert whose gains can change; by no more than the sum of most_s does add() raise the
+    // gain of a copy of `other` on a server n with bit n of `servers`, or on any where that is
+    // all_servers. Requires: messages_dominate().
+    static constexpr uint64_t all_servers = ~uint64_t{0};
     template <class Each>
-    void for_partners(uint32_t expert, Each each) const;
+    void for_raised(uint32_t expert, uint32_t device, Each each) const;
     // No copy of the expert can ever save more than this, whatever else is placed.
     double gain_most(uint32_t expert) const;
+    // Bounds of gain() of a copy on each server, [N]; of those that have the expert, nothing.
+    // Requires: messages_dominate().
+    void gains_most(uint32_t expert, std::vector<double> &most_s) const;
     // gain() over the empty placement, without a walk over the sets, and so up to rounding.
     // Requires: messages_dominate().
     double gain_first(uint32_t expert, uint32_t device) const;
@@ -149,10 +156,15 @@ public:
 
 private:
     // A deviation from the placement: the experts of a set at positions in `mask` are at `server`
-    // on `device`, or not there (none).
+    // on `device`, or not there (none), or nowhere (both none).
     struct change {
         uint32_t server = none, device = none, mask = 0;
     };
+    static uint64_t with_change(uint64_t holders, const change &with) {
+        if (with.server == none) return 0;
+        const uint64_t bit = uint64_t{1} << with.server;
+        return with.device == none ? holders & ~bit : holders | bit;
+    }
     // Time of an expert that is its layer's only missing one, and where it is found.
     enum : uint8_t { not_found, found_far, found_near };
     struct single {
@@ -188,6 +200,10 @@ private:
     void read_constant(uint32_t home, double weight);
     void read_frequencies(uint32_t home, uint32_t begin, uint32_t end);
     void add_term(uint32_t entry, std::span<const uint32_t> missing, double weight);
+    // The lower bit of each of `count` experts that is not found.
+    static uint32_t nowhere_of(uint32_t found, size_t count) {
+        return ~(found | found >> 1) & 0x55555555u >> (32 - 2 * count);
+    }
     size_t term_slot(uint32_t entry, std::span<const uint32_t> missing) const;
     void grow_slots();
     std::span<const uint32_t> term_set(uint32_t term) const {

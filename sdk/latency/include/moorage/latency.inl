@@ -3,6 +3,7 @@
 
 #include "latency.hpp"
 #include "latency_block.inl"
+#include "latency_bounds.inl"
 #include "latency_figures.inl"
 #include "latency_known.inl"
 #include "latency_layer.inl"
@@ -290,45 +291,6 @@ inline void latency_model::index_terms() {
             use_position_[at] = static_cast<uint32_t>(i - term_first_[t]);
         }
     }
-}
-
-// Where messages dominate, a partner that is nowhere can only save sharing a call more than before,
-// or the last resort's once if it is now alone there; one on another server what that server takes.
-template <class Each>
-void latency_model::for_partners(uint32_t expert, Each each) const {
-    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
-        const uint32_t term = use_term_[u], found = terms_[term].found;
-        const std::span<const uint32_t> set = term_set(term);
-        const size_t key = pair(model_of(expert), terms_[term].entry);
-        const bool alone = static_cast<size_t>(std::popcount(found)) + 1 == set.size();
-        for (size_t i = 0; i < set.size(); ++i) {
-            const uint32_t own = found >> (2 * i) & 3;
-            double most = far_s_[key] + (own == not_found && alone ? last_once_s_[key] : 0);
-            if (!messages_dominate_) most = trip_s_[key];
-            if (messages_dominate_ && own == found_near) most = 0;
-            if (set[i] != expert) each(set[i], terms_[term].weight * most);
-        }
-    }
-}
-
-inline double latency_model::gain_first(uint32_t expert, uint32_t device) const {
-    const uint32_t model = model_of(expert);
-    double sum = 0;
-    for (uint32_t e = 0; e < entries_; ++e) {
-        const double alone = alone_s_[(size_t{model} * devices_ + device) * entries_ + e];
-        if (alone == std::numeric_limits<double>::infinity()) continue;
-        const size_t key = pair(model, e), at = size_t{expert} * entries_ + e;
-        sum += asked_weight_[at] * (last_each_s_[key] - alone) +
-               single_weight_[at] * last_once_s_[key];
-    }
-    return sum;
-}
-
-inline double latency_model::gain_most(uint32_t expert) const {
-    double sum = 0;
-    for (uint32_t e = 0; e < entries_; ++e)
-        sum += asked_weight_[size_t{expert} * entries_ + e] * trip_s_[pair(model_of(expert), e)];
-    return sum;
 }
 
 template <class Each>

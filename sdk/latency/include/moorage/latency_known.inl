@@ -31,10 +31,7 @@ inline uint64_t latency_model::code_with(uint32_t expert, uint32_t entry,
     const uint32_t near = at == with.server ? with.device : serving[at];
     if (near != none) return device_code_[near];
     uint64_t holders = holders_[size_t{expert} * server_words_];
-    if (with.server != none) {
-        const uint64_t bit = uint64_t{1} << with.server;
-        holders = with.device == none ? holders & ~bit : holders | bit;
-    }
+    if (with.server != none) holders = with_change(holders, with);
     uint64_t code = 0;
     for (uint64_t left = holders & reach_[entry]; left != 0; left &= left - 1) {
         const auto n = static_cast<uint32_t>(std::countr_zero(left));

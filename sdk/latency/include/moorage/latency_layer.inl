@@ -194,8 +194,7 @@ inline double latency_model::layer_s(sought &of) const {
     for (uint32_t i = 0; i < of.count; ++i) {
         uint64_t holders = holders_[of.experts[i]];
         if ((of.with.mask >> i & 1) != 0) {
-            const uint64_t bit = uint64_t{1} << of.with.server;
-            holders = of.with.device == none ? holders & ~bit : holders | bit;
+            holders = with_change(holders, of.with);
         }
         holders &= reach_[of.entry];
         of.holders[i] = holders;

@@ -1,0 +1,132 @@
+// latency_bounds.inl - what gains cannot exceed, for latency.hpp.
+#pragma once
+
+#include "latency.hpp"
+
+namespace moorage {
+
+// The rise is a second difference: what a copy of x on n and one of y on m save together, beyond
+// what each saves alone. Take their sets one by one, as sums over servers that are called.
+//   - Seen from where x is near, or where n is not reached, nothing changes.
+//   - On n itself they share a call: up to what a server takes at most, far_s.
+//   - Of the last resort y can save its once as well if it is now alone there.
+//   - If no other of the set is on n, x is served from there apart from the others, if at all: it
+//     was nowhere, and then adds the same to both; or it leaves a call that it shared, and y can
+//     save no more of that than x takes longer alone where it was than on n.
+//   - Where y is nowhere and nobody of the set on m, y is apart in the same way.
+template <class Each>
+void latency_model::for_raised(uint32_t expert, uint32_t device, Each each) const {
+    if (use_first_[expert] == use_first_[expert + 1]) return;
+    const uint32_t n = server_of(device);
+    const uint64_t there = uint64_t{1} << n;
+    const double *alone =
+        alone_s_.data() + (size_t{model_of(expert)} * devices_ + device) * entries_;
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
+        const missed_set &of = terms_[use_term_[u]];
+        const std::span<const uint32_t> set = term_set(use_term_[u]);
+        const uint32_t own = of.found >> (2 * use_position_[u]) & 3;
+        const bool here = entry_server_[of.entry] == n;
+        if (!here && (own == found_near || (reach_[of.entry] & there) == 0)) continue;
+        uint64_t others = 0;
+        for (const uint32_t y : set)
+            if (y != expert) others |= holders_[y];
+        const uint64_t held = others | holders_[expert];
+        const size_t key = pair(model_of(expert), of.entry);
+        const bool nearest = set.size() > 8;  // each by its nearest then, which is not the least
+        double apart_s = far_s_[key];
+        if (own == not_found && (here || (others & there) == 0))
+            apart_s = 0;
+        else if (!here && (others & there) == 0)
+            apart_s = std::clamp(single_s_[size_t{expert} * entries_ + of.entry] - alone[of.entry],
+                                 0.0, far_s_[key]);
+        if (nearest) apart_s = far_s_[key];
+        const uint32_t nowhere = nowhere_of(of.found, set.size());
+        for (uint32_t i = 0; i < set.size(); ++i) {
+            const uint32_t state = of.found >> (2 * i) & 3;
+            if (set[i] == expert || state == found_near) continue;
+            each(set[i], there, of.weight * far_s_[key]);
+            if (apart_s > 0)
+                each(set[i], state == not_found && !nearest ? held & ~there : all_servers,
+                     of.weight * apart_s);
+            if (own == not_found && nowhere == (1u << 2 * use_position_[u] | 1u << 2 * i))
+                each(set[i], all_servers, of.weight * last_once_s_[key]);
+        }
+    }
+}
+
+inline double latency_model::gain_first(uint32_t expert, uint32_t device) const {
+    const uint32_t model = model_of(expert);
+    double sum = 0;
+    for (uint32_t e = 0; e < entries_; ++e) {
+        const double alone = alone_s_[(size_t{model} * devices_ + device) * entries_ + e];
+        if (alone == std::numeric_limits<double>::infinity()) continue;
+        const size_t key = pair(model, e), at = size_t{expert} * entries_ + e;
+        sum += asked_weight_[at] * (last_each_s_[key] - alone) +
+               single_weight_[at] * last_once_s_[key];
+    }
+    return sum;
+}
+
+inline double latency_model::gain_most(uint32_t expert) const {
+    double sum = 0;
+    for (uint32_t e = 0; e < entries_; ++e)
+        sum += asked_weight_[size_t{expert} * entries_ + e] * trip_s_[pair(model_of(expert), e)];
+    return sum;
+}
+
+// One walk for all servers. Of a set, a copy elsewhere saves no more than what the expert costs it
+// now, `worth`: with it less without it. A server where no other of the set is takes of that what
+// it takes alone, a server where one is the way back at least.
+inline void latency_model::gains_most(uint32_t expert, std::vector<double> &most_s) const {
+    const uint32_t model = model_of(expert);
+    const double *weight = single_weight_.data() + size_t{expert} * entries_;
+    const double *now = single_s_.data() + size_t{expert} * entries_;
+    most_s.assign(servers_, 0);
+    const auto apart = [&](uint32_t e, uint32_t n) {
+        return alone_s_[(size_t{model} * devices_ + server_device_[n]) * entries_ + e];
+    };
+    for (uint32_t e = 0; e < entries_; ++e) {
+        if (weight[e] <= 0 || single_found_[size_t{expert} * entries_ + e] == found_near) continue;
+        for (uint32_t n = 0; n < servers_; ++n)
+            if (server_device_[n] < server_device_[n + 1])
+                most_s[n] += weight[e] * std::max(0.0, now[e] - apart(e, n));
+    }
+    const uint64_t *codes = code_.data() + size_t{expert} * entries_;
+    for (uint64_t u = use_first_[expert], end = use_first_[expert + 1]; u < end; ++u) {
+        if (u + 8 < end) {  // times that are known are far away where there are many
+            const missed_set &next = terms_[use_term_[u + 8]];
+            const uint64_t code = codes[next.entry] * place_code_[use_position_[u + 8]];
+            __builtin_prefetch(&known_[(next.key - code) >> known_shift_]);
+        }
+        const uint32_t term = use_term_[u], position = use_position_[u];
+        const missed_set &of = terms_[term];
+        const uint32_t own = of.found >> (2 * position) & 3;
+        if (own == found_near) continue;
+        const std::span<const uint32_t> set = term_set(term);
+        uint64_t held = 0;
+        if (of.found != 0)
+            for (const uint32_t y : set) held |= holders_[y];
+        const size_t key = pair(model, of.entry);
+        const uint32_t nowhere = nowhere_of(of.found, set.size());
+        const bool last = nowhere == 1u << 2 * position;
+        double worth = last_each_s_[key] + (last ? last_once_s_[key] : 0);
+        if (own == found_far) {
+            // Without it: as if it were nowhere, less what that takes.
+            const uint64_t without = of.key - codes[of.entry] * place_code_[position];
+            worth += (nowhere == 0 ? last_once_s_[key] : 0) + of.seconds -
+                     known_s(term, without, {none, none, 1u << position});
+        }
+        const double *call = call_fix_s_.data() + key * servers_;
+        const double *back = call_return_s_.data() + key * servers_;
+        double *most = most_s.data();
+        for (uint32_t n = 0; n < servers_; ++n)
+            most[n] += of.weight * std::max(0.0, worth - call[n] - back[n]);
+        for (uint64_t left = held; left != 0; left &= left - 1) {
+            const auto n = static_cast<uint32_t>(std::countr_zero(left));
+            most[n] += of.weight *
+                       (std::max(0.0, worth - back[n]) - std::max(0.0, worth - call[n] - back[n]));
+        }
+    }
+}
+
+}  // namespace moorage
