@@ -37,13 +37,17 @@ std::vector<table_column> cluster_columns_for(const comparison &compared,
     for (const comparison_row &row : compared.rows) {
         const cluster_report *of = row.report.cluster ? &*row.report.cluster : nullptr;
         latency.push_back(of ? shown_ms(row) : none);
-        p99.push_back(of ? of->latency_ms.p99 : none);
-        ttft.push_back(row.report.ttft_ms.mean);
-        tpot.push_back(row.report.tpot_ms.mean);
-        experts.push_back(of ? of->experts_ms_per_token : none);
-        local.cells.push_back(of ? percent(of->local_ratio, 1) : "-");
-        network.cells.push_back(of ? human_bytes(static_cast<double>(row.report.bytes.network))
-                                   : "-");
+        const auto mean = [&](std::string_view path, double own) {
+            return mean_or(row, path, own);
+        };
+        p99.push_back(of ? mean("cluster.latency_ms.p99", of->latency_ms.p99) : none);
+        ttft.push_back(mean("ttft_ms.mean", row.report.ttft_ms.mean));
+        tpot.push_back(mean("tpot_ms.mean", row.report.tpot_ms.mean));
+        experts.push_back(of ? mean("cluster.experts_ms_per_token", of->experts_ms_per_token)
+                             : none);
+        local.cells.push_back(of ? percent(mean("cluster.local_ratio", of->local_ratio), 1) : "-");
+        network.cells.push_back(
+            of ? human_bytes(mean("bytes.network", double(row.report.bytes.network))) : "-");
         moves.cells.push_back(of ? format("{}", adopted_of(*of)) : "-");
     }
     table_column first{"latency  ", aligned(latency)};

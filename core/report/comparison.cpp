@@ -205,8 +205,8 @@ struct worth {
     double quality;
     bool beats(const worth &other) const {
         const bool faster = is_faster(*row, *other.row);
-        const bool as_good = memory <= other.memory && quality <= other.quality &&
-                             !is_faster(*other.row, *row);
+        const bool as_good =
+            memory <= other.memory && quality <= other.quality && !is_faster(*other.row, *row);
         return as_good && (memory < other.memory || faster || quality < other.quality);
     }
 };
@@ -360,6 +360,56 @@ double shown_ms(const comparison_row &of) {
     return of.repeats_ms.size() > 1 ? mean_of(of.repeats_ms) : time_ms(of.report);
 }
 
+namespace {
+
+json mean_of_all(std::span<const json *const> all) {
+    double sum = 0;
+    for (const json *one : all) {
+        if (!one->is_number()) return {};
+        sum += one->get<double>();
+    }
+    return stable(sum / static_cast<double>(all.size()));
+}
+
+json means_of(std::span<const json *const> all) {
+    json means = json::object();
+    for (const auto &[key, value] : all[0]->items()) {
+        if (key == "config") continue;
+        std::vector<const json *> same;
+        for (const json *one : all)
+            if (const auto at = one->find(key); at != one->end()) same.push_back(&*at);
+        if (same.size() < all.size()) continue;
+        const bool objects =
+            std::ranges::all_of(same, [](const json *one) { return one->is_object(); });
+        json mean = objects ? means_of(same) : mean_of_all(same);
+        if (!mean.is_null() && !(objects && mean.empty())) means[key] = std::move(mean);
+    }
+    return means;
+}
+
+}  // namespace
+
+json mean_figures(std::span<const run_report> reports) {
+    std::vector<json> made;
+    for (const run_report &one : reports) made.push_back(to_json(one));
+    std::vector<const json *> all;
+    for (const json &one : made) all.push_back(&one);
+    return means_of(all);
+}
+
+double mean_or(const comparison_row &row, std::string_view path, double own) {
+    const json *at = &*row.means;
+    for (size_t begin = 0; begin <= path.size();) {
+        const size_t end = std::min(path.find('.', begin), path.size());
+        const auto next =
+            at->is_object() ? at->find(std::string(path.substr(begin, end - begin))) : at->end();
+        if (!at->is_object() || next == at->end()) return own;
+        at = &*next;
+        begin = end + 1;
+    }
+    return at->is_number() ? at->get<double>() : own;
+}
+
 double half_interval(std::span<const double> values) {
     assert(values.size() >= 2);
     // Their mean is rounded, and what is equal has no spread.
@@ -424,7 +474,8 @@ json to_json(const comparison &compared) {
         if (row.repeats_ms.size() > 1)
             result["repeats"] = {{"ms", row.repeats_ms},
                                  {"mean", stable(mean_of(row.repeats_ms))},
-                                 {"half_interval", stable(half_interval(row.repeats_ms))}};
+                                 {"half_interval", stable(half_interval(row.repeats_ms))},
+                                 {"means", *row.means}};
         if (row.asked) result["what_if"] = to_json(*row.asked);
         results.push_back(std::move(result));
     }

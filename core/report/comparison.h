@@ -32,6 +32,10 @@ struct comparison_row {
     // Mean TPOT (of clusters latency) of the same run with other seeds or texts, `report` first; as
     // many for every row, in the same order. Empty: it ran once.
     std::vector<double> repeats_ms = {};
+    // Of the repeats, where there are some: the mean of every figure, in the form of a report's
+    // JSON, and what the time of all but the first went to.
+    json_box means = {};
+    time_causes more_causes = {};
     std::optional<what_if> asked = {};  // what more of each resource would save
 };
 
@@ -84,6 +88,10 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
 double time_ms(const run_report &of);
 // The same of a row: the mean of its repeats, where it has some.
 double shown_ms(const comparison_row &of);
+// The means of a row's repeats: of every figure that is a number in all of `reports`, lists apart.
+json mean_figures(std::span<const run_report> reports);
+// The mean of a row's repeats where it has some, else `own`.
+double mean_or(const comparison_row &row, std::string_view path, double own);
 // How much worse a run's text is foretold than the model alone would, or how badly a given text is;
 // 0 of lossless runs, more of all that are not; nothing where it is not known.
 std::optional<double> quality_of(const run_report &of);

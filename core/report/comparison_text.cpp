@@ -22,8 +22,26 @@ namespace {
 constexpr size_t table_columns = 100;
 constexpr size_t warnings_shown_max = 4;
 
-double bytes_per_token(const run_report &report) {
-    return report.tokens == 0 ? 0 : double(report.bytes.h2d) / double(report.tokens);
+double bytes_per_token(const comparison_row &row) {
+    const run_report &report = row.report;
+    return mean_or(row, "per_token.h2d_bytes",
+                   report.tokens == 0 ? 0 : double(report.bytes.h2d) / double(report.tokens));
+}
+
+double hit_rate_of(const comparison_row &row) {
+    return mean_or(row, "experts.hit_rate", row.report.experts.hit_rate());
+}
+
+std::string change_cell(const comparison_row &row) {
+    const text_report &text = row.report.text;
+    if (!text.own_nll) return "-";
+    return perplexity_change(mean_or(row, "text.nll_change", text.nll_change()));
+}
+
+std::string substituted_cell(const comparison_row &row) {
+    const routing_counts &routing = row.report.routing;
+    const double share = substituted_share(routing, row.report.experts.substituted);
+    return routing.choices == 0 ? "-" : fine_percent(mean_or(row, "shares.substituted", share), 1);
 }
 
 // A column of a figure by its path; nothing where every row's is null or 0.
@@ -32,7 +50,8 @@ std::optional<table_column> figure_column(const comparison &compared, std::strin
     table_column column{std::string(of.label), {}};
     bool any = false;
     for (const comparison_row &row : compared.rows) {
-        const json value = value_of_figure(row.report, path);
+        json value = value_of_figure(row.report, path);
+        if (value.is_number()) value = mean_or(row, path, value.get<double>());
         any |= value.is_number() && value.get<double>() != 0;
         column.cells.push_back(figure_text(of.unit, value));
     }
@@ -42,13 +61,12 @@ std::optional<table_column> figure_column(const comparison &compared, std::strin
 table_column moved_column(const comparison &compared) {
     double least = 0;  // of those that moved any
     for (const comparison_row &row : compared.rows) {
-        const double moved = bytes_per_token(row.report);
+        const double moved = bytes_per_token(row);
         if (moved > 0 && (least == 0 || moved < least)) least = moved;
     }
     const double unit = least >= 1e8 ? 1e9 : 1e6;
     std::vector<double> values;
-    for (const comparison_row &row : compared.rows)
-        values.push_back(bytes_per_token(row.report) / unit);
+    for (const comparison_row &row : compared.rows) values.push_back(bytes_per_token(row) / unit);
     return {unit == 1e9 ? "GB/token" : "MB/token", aligned(values)};
 }
 
@@ -56,7 +74,8 @@ table_column moved_column(const comparison &compared) {
 table_column tpot_column(const comparison &compared, const comparison_view &view) {
     std::vector<double> values;
     for (const comparison_row &row : compared.rows)
-        values.push_back(row.report.cluster ? row.report.tpot_ms.mean : shown_ms(row));
+        values.push_back(row.report.cluster ? mean_or(row, "tpot_ms.mean", row.report.tpot_ms.mean)
+                                            : shown_ms(row));
     table_column column{"TPOT ms  ", aligned(values)};  // room for the mark
     for (size_t i = 0; i < column.cells.size(); ++i)
         column.cells[i] += !compared.rows[i].report.misfit.empty() ? " !"
@@ -73,15 +92,17 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     bool any_share = false;
     std::vector<double> speeds;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
-        const run_report &report = compared.rows[i].report;
+        const comparison_row &row = compared.rows[i];
+        const run_report &report = row.report;
         slots.cells.push_back(format("{}", view.slots[i]));
         share.cells.push_back(view.share[i] > 0 ? percent(view.share[i], 1) : "-");
-        hits.cells.push_back(
-            percent(double(report.experts.hits), double(report.experts.requested)));
-        speeds.push_back(report.tokens_per_s);
+        hits.cells.push_back(percent(hit_rate_of(row), report.experts.requested == 0 ? 0 : 1));
+        speeds.push_back(mean_or(row, "tokens_per_s", report.tokens_per_s));
         const bool scored = report.text.scored != 0;
-        perplexity.cells.push_back(scored ? format("{:.3f}", report.text.perplexity()) : "-");
-        change.cells.push_back(perplexity_change(report.text));
+        perplexity.cells.push_back(
+            scored ? format("{:.3f}", mean_or(row, "text.perplexity", report.text.perplexity()))
+                   : "-");
+        change.cells.push_back(change_cell(row));
         any_share |= view.share[i] > 0;
     }
     speed.cells = aligned(speeds);
@@ -105,8 +126,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     if (lossy) {
         table_column substituted{"substituted", {}};
         for (const comparison_row &row : compared.rows)
-            substituted.cells.push_back(fine_percent(double(row.report.experts.substituted),
-                                                     double(row.report.routing.choices)));
+            substituted.cells.push_back(substituted_cell(row));
         columns.push_back(std::move(substituted));
     }
     return columns;
@@ -137,7 +157,7 @@ std::map<std::string, standing> standings(const comparison &compared, const comp
     std::map<size_t, double> reference_ms;  // by group
     for (const size_t i : rows)
         if (view.labels[i] == reference)
-            reference_ms.emplace(view.group[i], compared.rows[i].report.tpot_ms.mean);
+            reference_ms.emplace(view.group[i], shown_ms(compared.rows[i]));
     std::map<size_t, std::set<std::string>> winners;  // by group
     for (const size_t i : rows)
         if (view.best[i]) winners[view.group[i]].insert(view.labels[i]);
@@ -149,7 +169,7 @@ std::map<std::string, standing> standings(const comparison &compared, const comp
             if (winners[view.group[i]].size() > 1) ++own.shared_wins;
         }
         const auto at = reference_ms.find(view.group[i]);
-        const double tpot_ms = compared.rows[i].report.tpot_ms.mean;
+        const double tpot_ms = shown_ms(compared.rows[i]);
         if (at == reference_ms.end() || at->second <= 0 || tpot_ms <= 0) continue;
         ++own.groups;
         own.log_tpot_ratio += std::log(at->second / tpot_ms);
@@ -189,8 +209,7 @@ std::optional<size_t> next_best(const comparison &compared, const comparison_vie
     std::optional<size_t> next;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         if (i == first || view.group[i] != view.group[first] || view.offline[i]) continue;
-        if (!next || time_ms(compared.rows[i].report) < time_ms(compared.rows[*next].report))
-            next = i;
+        if (!next || shown_ms(compared.rows[i]) < shown_ms(compared.rows[*next])) next = i;
     }
     return next;
 }
@@ -219,8 +238,8 @@ leaders leaders_of(const comparison_view &view, const std::vector<size_t> &rows,
 }
 
 bool of_sizes(const comparison_view &view, const std::vector<size_t> &rows) {
-    return std::ranges::any_of(
-        rows, [&](size_t i) { return view.slots[i] != view.slots[rows.front()]; });
+    return std::ranges::any_of(rows,
+                               [&](size_t i) { return view.slots[i] != view.slots[rows.front()]; });
 }
 
 // Where the best are several: "none and echo are equally fast".
@@ -269,6 +288,7 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
         ++count;
         const run_report &report = compared.rows[i].report;
         for (const time_causes &phase : causes_of(report)) sum += phase;
+        sum += compared.rows[i].more_causes;
         gpu = gpu && has_gpu(report);
     }
     const std::string text = time_sentence(sum, gpu);
@@ -278,25 +298,23 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
 // Where the highest hit rate is not the highest speed, once: the first size where the speeds are
 // more than 1 % apart and the hit rates differ as they are written.
 std::string hit_rate_sentence(const comparison &compared, const comparison_view &view) {
+    const auto hits = [&](size_t i) { return hit_rate_of(compared.rows[i]); };
+    const auto ms = [&](size_t i) { return shown_ms(compared.rows[i]); };
     std::map<size_t, std::pair<size_t, size_t>> leaders;  // group: (best hit rate, best TPOT)
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         if (view.offline[i] || compared.rows[i].report.cluster) continue;
         auto &[hit, fast] = leaders.try_emplace(view.group[i], i, i).first->second;
-        const auto &rows = compared.rows;
-        if (rows[i].report.experts.hit_rate() > rows[hit].report.experts.hit_rate()) hit = i;
-        if (rows[i].report.tpot_ms.mean < rows[fast].report.tpot_ms.mean) fast = i;
+        if (hits(i) > hits(hit)) hit = i;
+        if (ms(i) < ms(fast)) fast = i;
     }
     for (const auto &[group, pair] : leaders) {
-        const run_report &hit = compared.rows[pair.first].report;
-        const run_report &fast = compared.rows[pair.second].report;
-        if (hit.tpot_ms.mean <= fast.tpot_ms.mean * 1.01) continue;
-        if (hit.experts.hit_rate() < fast.experts.hit_rate() + 0.001) continue;
+        const auto [hit, fast] = pair;
+        if (ms(hit) <= ms(fast) * 1.01 || hits(hit) < hits(fast) + 0.001) continue;
         return format(
             "more hits are not more speed: with {} experts on {}, {} hits most ({}), yet {} "
             "({}) is faster",
-            view.slots[pair.first], hit.profile, view.labels[pair.first],
-            percent(hit.experts.hit_rate(), 1), view.labels[pair.second],
-            percent(fast.experts.hit_rate(), 1));
+            view.slots[hit], compared.rows[hit].report.profile, view.labels[hit],
+            percent(hits(hit), 1), view.labels[fast], percent(hits(fast), 1));
     }
     return "";
 }

@@ -82,9 +82,12 @@ std::string versions_text(const run_report &report) {
     return format("{}", fmt::join(said, ", "));
 }
 
+std::string perplexity_change(double nll_change) {
+    return with_sign(100 * std::expm1(nll_change) + 0.0, 2) + " %";
+}
+
 std::string perplexity_change(const text_report &text) {
-    if (!text.own_nll) return "-";
-    return with_sign(100 * std::expm1(text.nll_change()) + 0.0, 2) + " %";
+    return text.own_nll ? perplexity_change(text.nll_change()) : "-";
 }
 
 bool any_lossy(const comparison &compared) {

@@ -33,6 +33,7 @@ std::string versions_text(const run_report &report);
 
 // "+1.14 %": perplexity against that of the model's own routing; "-" where it is not known.
 std::string perplexity_change(const text_report &text);
+std::string perplexity_change(double nll_change);
 
 bool any_lossy(const comparison &compared);
 // What the rows that change the routing change; "" where none does.

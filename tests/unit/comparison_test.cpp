@@ -242,9 +242,9 @@ TEST_CASE("a choice that is not the model's own beats no lossless row, whatever 
 }
 
 TEST_CASE("what three digits do not tell apart is equally fast") {
-    const comparison made = compared({row_of({.tpot_ms = 25.84}),
-                                      row_of({.cache = "lfu", .tpot_ms = 25.79}),
-                                      row_of({.cache = "sieve", .tpot_ms = 25.86})});
+    const comparison made =
+        compared({row_of({.tpot_ms = 25.84}), row_of({.cache = "lfu", .tpot_ms = 25.79}),
+                  row_of({.cache = "sieve", .tpot_ms = 25.86})});
     CHECK(view_of(made).pareto == flags{true, true, false});
     CHECK(contains(to_text(made), "- rtx3090: lru and lfu are equally fast;"));
     CHECK_FALSE(contains(to_text(made), "is fastest"));
@@ -254,8 +254,9 @@ TEST_CASE("the mark says who takes no part, and two clocks are not compared") {
     comparison made = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 10}),
                                 row_of({.cache = "belady", .tpot_ms = 5})});
     made.rows[2].offline = true;
-    CHECK(contains(to_text(made), "* nothing of the same work beats it in memory, TPOT and quality "
-                                  "together; belady, which sees the\nfuture, takes no part\n"));
+    CHECK(contains(to_text(made),
+                   "* nothing of the same work beats it in memory, TPOT and quality "
+                   "together; belady, which sees the\nfuture, takes no part\n"));
     made.rows[1].report.virtual_time = !made.rows[0].report.virtual_time;
     CHECK(view_of(made).pareto == flags(3, false));
 }
@@ -278,6 +279,33 @@ TEST_CASE("repeats make intervals, and faster is what they exclude chance from")
     CHECK(contains(text, "lru and lfu are not told apart by 3 repeats"));
     CHECK(contains(text, "± "));
     CHECK(to_json(made)["results"][1]["repeats"]["mean"] == 18);
+}
+
+TEST_CASE("a row of repeats has the mean of every figure, and the causes of all") {
+    // Hit rates 0.7 and 0.5, 20 and 30 ms, 3 and 5 GB over 100 tokens, a quarter of it computing.
+    comparison_row a = row_of({.tpot_ms = 20, .misses = 300}),
+                   b = row_of({.tpot_ms = 30, .misses = 500});
+    b.report.causes[0][1] = {};
+    b.report.causes[0][1][cause::compute] = 3'000'000'000;  // all of its time
+    a.repeats_ms = {20, 30};
+    const run_report both[] = {a.report, b.report};
+    a.means = mean_figures(both);
+    a.more_causes = b.report.causes[0][1];
+    CHECK((*a.means)["experts"]["hit_rate"] == 0.6);
+    CHECK((*a.means)["tokens_per_s"] == doctest::Approx((50 + 1000 / 30.0) / 2));
+    CHECK_FALSE(a.means->contains("config"));
+    CHECK_FALSE(a.means->contains("layers"));
+    CHECK(mean_or(a, "tpot_ms.mean", 7) == 25);
+    CHECK(mean_or(a, "tpot_ms.none", 7) == 7);
+    CHECK(mean_or(b, "tpot_ms.mean", 7) == 7);
+    const comparison made = compared({a, row_of({.cache = "lfu", .tpot_ms = 40})});
+    const std::string text = to_text(made);
+    CHECK(contains(text, "60.0 %"));
+    CHECK(contains(text, "40.0"));  // MB a token, of 30 and 50
+    CHECK(contains(text, "41.7"));  // tokens/s
+    CHECK(to_json(made)["results"][0]["repeats"]["means"]["experts"]["hit_rate"] == 0.6);
+    // lfu computes 1 of 4 s, the repeats 0.5 of 2 and 3 of 3.
+    CHECK(contains(text, "50.0 %"));
 }
 
 TEST_CASE("a row that repeats do not tell from the fastest is not beaten by it") {
@@ -486,7 +514,7 @@ TEST_CASE("a table that is too wide loses spare figures before the names of its 
     CHECK(widths(35) == all{20, 5, 4, 0, 0});
     CHECK(widths(34) == all{19, 5, 4, 0, 0});  // then to 8
     CHECK(widths(23) == all{8, 5, 4, 0, 0});
-    CHECK(widths(22) == all{8, 0, 4, 0, 0});   // and the last name goes, never the first
+    CHECK(widths(22) == all{8, 0, 4, 0, 0});  // and the last name goes, never the first
     CHECK(widths(3) == all{8, 0, 4, 0, 0});
     const std::vector<table_column> two = {{"config", {"a"}, true}, {"late", {"3"}, false, 1}};
     CHECK(left_out(two, {6, 0}) == "left out for want of room: late");

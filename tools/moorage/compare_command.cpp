@@ -12,6 +12,7 @@
 #include "core/config/stage_policy.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
+#include "core/report/time_parts.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"
@@ -58,6 +59,13 @@ result<repetition> read_repeat(const std::string &text) {
         auto values = parse_sweep(text);
         if (!values) return values.failure();
         made.values = std::move(values).value();
+        // Repeats are runs that a mean can be taken of: of one thing, with other texts or draws.
+        const sweep &of = *made.values;
+        if (of.section != "source" && of.key != "seed" && !of.key.ends_with(".seed"))
+            return error{format("--repeat {}.{}: repeats differ in their text or their draws "
+                                "([source], or a seed); settings to compare are for --sweep",
+                                of.section, of.key),
+                         true};
     } else {
         const auto [end, wrong] =
             std::from_chars(text.data(), text.data() + text.size(), made.seeds);
@@ -127,13 +135,20 @@ std::string label_of(const work &done, size_t row) {
     return label;
 }
 
-// The first run of a row with the times of all; the failure of the first that failed.
-run_outcome joined(std::span<run_outcome> runs, std::vector<double> &times_ms) {
+// The first run of a row with what all say together; the failure of the first that failed.
+run_outcome joined(std::span<run_outcome> runs, comparison_row &row) {
+    std::vector<run_report> reports;
     for (run_outcome &one : runs) {
         if (!one.report) return std::move(one);
-        times_ms.push_back(time_ms(*one.report));
+        if (runs.size() > 1) row.repeats_ms.push_back(time_ms(*one.report));
     }
-    if (runs.size() == 1) times_ms.clear();
+    if (runs.size() == 1) return std::move(runs[0]);
+    for (const run_outcome &one : runs) {
+        reports.push_back(*one.report);
+        if (reports.size() == 1) continue;
+        for (const time_causes &phase : causes_of(*one.report)) row.more_causes += phase;
+    }
+    row.means = mean_figures(reports);
     return std::move(runs[0]);
 }
 
@@ -144,7 +159,7 @@ comparison compare(const work &done, std::vector<run_outcome> runs, const run_re
     if (std::all_of(configs.begin(), configs.end(), same)) all.title = configs[0].title;
     for (size_t i = 0; i < configs.size(); ++i) {
         comparison_row row;
-        run_outcome ended = joined({&runs[i * done.repeats], done.repeats}, row.repeats_ms);
+        run_outcome ended = joined({&runs[i * done.repeats], done.repeats}, row);
         if (!ended.report) {
             all.failed.push_back(std::move(ended.failure));
             all.failed.back().label = label_of(done, i);

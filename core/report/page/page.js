@@ -473,10 +473,14 @@ const layer_names = of => i => {
   return (of.models_layers.length > 1 ? `model ${m} ` : '') + 'layer ' + i;
 };
 
-// Where runs were repeated, the time of a row is the mean of its repeats, as text has it.
-const repeated = r => !r.repeats ? r : r.cluster
-  ? {...r, cluster: {...r.cluster, latency_ms: {...r.cluster.latency_ms, mean: r.repeats.mean}}}
-  : {...r, tpot_ms: {...r.tpot_ms, mean: r.repeats.mean}};
+// Where runs were repeated, figures of a row are the means of its repeats, as text has them.
+const over = (own, means) => {
+  const made = {...own};
+  for (const [key, mean] of Object.entries(means || {}))
+    made[key] = typeof mean === 'object' ? over(own[key], mean) : mean;
+  return made;
+};
+const repeated = r => r.repeats ? over(r, r.repeats.means) : r;
 const interval = rows => rows.some(r => r.repeats)
   ? [{heading: '± ms, 95 %', of: r => r.repeats ? three(r.repeats.half_interval) : '-'}] : [];
 
