@@ -85,7 +85,7 @@ private:
     void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
                     stage_config &stage);
     void add_param(section_reader &reader, const given &value, const std::string &key,
-                   std::string_view kind, bool may_replace, stage_config &stage);
+                   std::string_view kind, bool may_replace, settings &params);
 
     std::string file_;
     std::filesystem::path base_;
@@ -358,9 +358,9 @@ void builder::read_cluster(run_config &config) {
 void builder::read_placement(run_config &config) {
     section_reader &placement = section("placement");
     if (!config.cluster) {
-        for (const key_row<cluster_config> &row : placement_rows)
-            if (const given *found = placement.find(row.name))
-                placement.fail(*found, "it is of use on a cluster only; describe one in [cluster]");
+        for (const given &value : placement.values())
+            if (value.key != "plugin" && value.key != "library")
+                placement.fail(value, "it is of use on a cluster only; describe one in [cluster]");
         return;
     }
     cluster_config &cluster = *config.cluster;
@@ -372,7 +372,7 @@ void builder::read_placement(run_config &config) {
 
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
 void builder::add_param(section_reader &reader, const given &value, const std::string &key,
-                        std::string_view kind, bool may_replace, stage_config &stage) {
+                        std::string_view kind, bool may_replace, settings &params) {
     const std::string stage_name(kind.substr(0, kind.find('.')));
     const key_table &own = key_table_of(stage_name);
     const std::vector<std::string> reserved = own.names();
@@ -387,10 +387,10 @@ void builder::add_param(section_reader &reader, const given &value, const std::s
         return reader.fail(value,
                            "a policy's parameter is a boolean, a finite number or text without "
                            "control characters");
-    const auto found = std::find_if(stage.params.begin(), stage.params.end(),
+    const auto found = std::find_if(params.begin(), params.end(),
                                     [&](const setting &param) { return param.key == key; });
-    if (found == stage.params.end()) {
-        stage.params.push_back({key, *read, value.place});
+    if (found == params.end()) {
+        params.push_back({key, *read, value.place});
     } else if (may_replace) {
         *found = {key, *read, value.place};
     } else {
@@ -405,11 +405,10 @@ void builder::read_table(section_reader &reader, const given &table, std::string
     const std::string title = format("{}.{}", kind, table.key);
     section_reader inner(file_, bracketed(title));
     inner.add(table.value);
-    stage_config ignored;
+    settings &params = chosen ? stage.params : stage.table_of(table.key, table.place).params;
     for (const given &value : inner.values())
-        add_param(inner, value, value.key, title, false, chosen ? stage : ignored);
+        add_param(inner, value, value.key, title, false, params);
     if (inner.failed()) reader.fail(inner.failure().text);
-    if (!chosen) stage.other_tables.emplace_back(table.key, table.place);
 }
 
 // As a path is, from the configuration's folder; what is not there is looked for in the plugin
@@ -446,8 +445,10 @@ void builder::read_stage(std::string_view kind, run_config &config) {
             continue;
         const size_t dot = value.raw ? value.key.find('.') : std::string::npos;
         if (dot != std::string::npos) {
-            if (value.key.substr(0, dot) == stage.plugin)
-                add_param(reader, value, value.key.substr(dot + 1), kind, true, stage);
+            const std::string policy = value.key.substr(0, dot);
+            add_param(
+                reader, value, value.key.substr(dot + 1), kind, true,
+                policy == stage.plugin ? stage.params : stage.table_of(policy, value.place).params);
         } else if (value.value.type == node_type::table && !value.raw) {
             read_table(reader, value, kind, value.key == stage.plugin, stage);
         } else if (changed && !value.raw) {
@@ -455,7 +456,7 @@ void builder::read_stage(std::string_view kind, run_config &config) {
                             value.place, kind, value.key, written.empty() ? "no policy" : written,
                             stage.plugin));
         } else {
-            add_param(reader, value, value.key, kind, value.raw.has_value(), stage);
+            add_param(reader, value, value.key, kind, value.raw.has_value(), stage.params);
         }
     }
 }

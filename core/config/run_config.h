@@ -36,8 +36,14 @@ struct stage_config {
     // The file that the plugin is to be in, where several libraries have one of its name; empty:
     // any. Absolute where it lies beside the configuration, else relative to some plugin path.
     std::filesystem::path library = {};
-    // [cache.NAME] tables of policies not chosen, name and place: the host can check the names.
-    std::vector<std::pair<std::string, std::string>> other_tables = {};
+    // What is said of policies not chosen, in [cache.NAME] or --set cache.NAME.KEY: the host can
+    // check it against what they declare.
+    struct other_table {
+        std::string policy, place;
+        settings params;
+    };
+    std::vector<other_table> other_tables = {};
+    other_table &table_of(const std::string &policy, const std::string &where);
 };
 
 // Where nodes agree on members and plans while they run; neither of the two: their file is all.

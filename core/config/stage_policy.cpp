@@ -6,18 +6,33 @@
 #include <iterator>
 
 #include "core/config/executors.h"
+#include "core/base/text.h"
 #include "core/host/kinds.h"
+#include "core/host/parameters.h"
 
 namespace moorage::core {
 
 result<const policy *> find_policy(const registry &known, const stage_config &stage,
                                    std::string_view kind) {
-    for (const auto &[name, place] : stage.other_tables)
-        if (!known.knows(name, kind))
-            return error{place + ": " + known.find(name, kind).failure().text, true};
+    for (const stage_config::other_table &other : stage.other_tables) {
+        const auto named = known.find(other.policy, kind);
+        if (!known.knows(other.policy, kind))
+            return error{other.place + ": " + named.failure().text, true};
+        if (!named) continue;  // two libraries have it, and which one is meant is not said
+        const auto sound = check_parameters(format("{} policy {}", kind, other.policy),
+                                            (*named)->params, other.params);
+        if (!sound) return error{sound.failure().text, true};
+    }
     const auto found = known.find(stage.plugin, kind, stage.library);
     if (!found) return error{stage.place + ": " + found.failure().text, true};
     return *found;
+}
+
+stage_config::other_table &stage_config::table_of(const std::string &policy,
+                                                  const std::string &where) {
+    for (other_table &one : other_tables)
+        if (one.policy == policy) return one;
+    return other_tables.emplace_back(other_table{policy, where, {}});
 }
 
 const executor_kind &run_config::runs_on() const {

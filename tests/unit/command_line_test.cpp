@@ -290,11 +290,57 @@ TEST_CASE("what is wrong in a sweep is blamed on --sweep, once") {
     CHECK(key.code == 2);
     CHECK(says(key.errors, "--sweep cache.plugn: "));
     CHECK(says(key.errors, "did you mean plugin"));
-    CHECK(says(compare({"--repeat", "memory.expert=3,4"}).errors, "--repeat memory.expert: "));
+    CHECK(says(compare({"--repeat", "source.trac=a,b"}).errors, "--repeat source.trac: "));
+    CHECK(says(compare({"--repeat", "cache.plugin=lru,lfu"}).errors, "are for --sweep"));
+    CHECK(says(compare({"--sweep", "memory.experts=3", "--sweep", "memory.experts=4"}).errors,
+               "--sweep memory.experts is given twice"));
     const ended policy = compare({"--sweep", "cache.plugin=lruu"});
     CHECK(policy.code == 2);
     CHECK(says(policy.errors, "did you mean lru"));
     CHECK(policy.errors.find("lruu") == policy.errors.rfind("lruu"));
+}
+
+TEST_CASE("a range that cannot be searched is refused, not replaced") {
+    const program on;
+    const auto tune = [&](const words &more) {
+        return on.run(joined({"tune", home + "/configs/quickstart.toml", "--target", "tpot_ms=80",
+                              "--set", "run.tokens=5"},
+                             more));
+    };
+    const std::pair<words, const char *> wrong[] = {
+        {{"--param", "memory.experts=100:400:-5"}, "step -5; choose from 1 to 300"},
+        {{"--param", "memory.experts=100:400:0"}, "step 0; choose from 1 to 300"},
+        {{"--param", "memory.experts=100:400:7.5"}, "values are whole numbers"},
+        {{"--param", "memory.experts=nan:400:10"}, "\"nan\""},
+        {{"--param", "memory.experts=100:400", "--from", "1"}, "given twice"},
+        {{"--param", "memory.experts=100:400", "--runs", "0"}, "--runs"}};
+    for (const auto &[more, said] : wrong) {
+        CAPTURE(said);
+        const ended result = tune(more);
+        CHECK(result.code == 2);
+        CHECK(says(result.errors, said));
+    }
+}
+
+TEST_CASE("what is said of policies that are not chosen is checked too") {
+    const program on;
+    const auto run = [&](const std::string &set) {
+        return on.run({"run", home + "/configs/quickstart.toml", "--set", "run.tokens=2", "--set",
+                       "cache.plugin=lfu", "--set", set});
+    };
+    const std::pair<const char *, const char *> wrong[] = {
+        {"cache.lfuu.half_life=0", "--set cache.lfuu.half_life: no cache policy lfuu"},
+        {"cache.lru.stampp=3", "no parameter stampp; did you mean stamp"},
+        {"cache.lru.stamp=3", "--set cache.lru.stamp"},
+        {"prefetch.nosuch.x=1", "--set prefetch.nosuch.x: no prefetch policy nosuch"},
+        {"placement.nope.a=1", "of use on a cluster only"}};
+    for (const auto &[set, said] : wrong) {
+        CAPTURE(set);
+        const ended result = run(set);
+        CHECK(result.code == 2);
+        CHECK(says(result.errors, said));
+    }
+    CHECK(run("cache.lru.stamp=best_last").code == 0);
 }
 
 TEST_CASE("help without a topic lists the commands, and one explains a command") {

@@ -105,12 +105,30 @@ TEST_CASE("parameters come with the label or for every entry of a policy") {
     CHECK(rows[1]["parameters"]["half_life"] == 16);
 }
 
+TEST_CASE("a key that --set gives counts before the flag that stands for it") {
+    const trace_file file(random_choices({2, 8, 2}, 50, 8));
+    const json report =
+        json_of(file,
+                "--policies lru --slots 50% --sharing shared --set memory.experts=4 "
+                "--set cache.plugin=fifo --set memory.sharing=per-layer");
+    REQUIRE(report["results"].size() == 1);
+    const json &row = report["results"][0];
+    CHECK(row["policy"] == "fifo");
+    CHECK(row["slots"] == 4);
+    CHECK(row["sharing"] == "per-layer");
+}
+
 TEST_CASE("wrong usage ends with 2 and says what was meant, what fails ends with 1") {
     const trace_file file(random_choices({2, 8, 2}, 50, 8));
     const std::pair<const char *, const char *> wrong[] = {
         {"--policies lrux", "did you mean lru"},
         {"--policies lfu:half_lif=2", "half_life"},
         {"--policies lru --param cache.lfu.half_life=2", "not among --policies"},
+        {"--policies lfu:half_life=4 --param cache.lfu.half_life=0,16", "is given twice"},
+        {"--policies lfu --param cache.lfu.half_life=0,16 --param cache.lfu.half_life=8",
+         "say two things of one parameter"},
+        {"--policies lfu --param cache.lfu.half_life=0 --set cache.lfu.half_life=16",
+         "--set cache.lfu.half_life=16"},
         {"--policies lru --slots 0", "--slots 0"},
         {"--policies lru --slots 2.5", "--slots 2.5"},
         {"--policies lru --slots 1%", "--slots 1%"},

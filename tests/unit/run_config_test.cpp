@@ -344,8 +344,8 @@ TEST_CASE("parameters of one policy do not reach another") {
     CHECK(param(plain.cache, "half_life"));
     CHECK(param(plain.cache, "forget"));
     REQUIRE(plain.cache.other_tables.size() == 1);
-    CHECK(plain.cache.other_tables[0].first == "marking");
-    CHECK(plain.cache.other_tables[0].second == "conf/run.toml:12");
+    CHECK(plain.cache.other_tables[0].policy == "marking");
+    CHECK(plain.cache.other_tables[0].place == "conf/run.toml:12");
 
     const run_config lru = accepted(text, {"cache.plugin=lru"});
     CHECK(lru.cache.plugin == "lru");

@@ -36,7 +36,6 @@ struct replay_options {
     setting_options settings;
     uint32_t jobs = 0;
     bool timing = false, no_optimum = false;
-    bool has_policies = false, has_slots = false, has_sharings = false;  // else --set may say
     core::run_config keys;  // what --set and flags of keys give
 };
 
@@ -105,17 +104,19 @@ status add_param(const tried_param &param, std::vector<entry> &entries) {
     std::vector<entry> all;
     std::vector<std::string> names;
     bool used = false;
+    std::string set_by;  // a label
     for (const entry &to : entries) {
         names.emplace_back(to.of->name());
         const bool is_meant = param.policy.empty() || param.policy == to.of->name();
-        used |= is_meant;
         const bool set = std::ranges::any_of(
             to.params, [&](const core::setting &given) { return given.key == param.key; });
+        used |= is_meant && !set;
+        if (is_meant && set) set_by = to.label;
         if (!is_meant || set) all.push_back(to);
         if (!is_meant || set) continue;
         for (const std::string &value : param.values) {
             const std::string assignment = param.key + "=" + value;
-            auto one = parse_setting(assignment, format("--param {}", param.text));
+            auto one = parse_setting(assignment, param.text);
             if (!one) return one.failure();
             all.push_back(to);
             all.back().params.push_back(std::move(*one));
@@ -124,23 +125,42 @@ status add_param(const tried_param &param, std::vector<entry> &entries) {
     }
     entries = std::move(all);
     if (used) return core::success();
-    return error{format("--param {}: policy {} is not among --policies{}", param.text, param.policy,
+    if (!set_by.empty())
+        return error{format("{} is given twice: --policies {} sets it; keep one of them",
+                            param.text, set_by),
+                     true};
+    return error{format("{}: policy {} is not among --policies{}", param.text, param.policy,
                         core::did_you_mean(param.policy, names)),
                  true};
 }
 
 // Those of --param, and what --set says of caches.
 status add_params(const replay_options &options, std::vector<entry> &entries) {
-    std::vector<std::string> texts = options.params;
+    std::vector<tried_param> all;
+    for (const std::string &text : options.params) {
+        auto param = parse_param(text);
+        if (!param) return param.failure();
+        param->text = "--param " + param->text;
+        all.push_back(std::move(param).value());
+    }
     const auto set = read_settings(options.settings);
     if (!set) return set.failure();
-    for (const core::override_value &one : *set)
-        if (one.section == "cache" && one.key != "plugin" && one.key != "library")
-            texts.push_back(format("cache.{}={}", one.key, one.value));
-    for (const std::string &text : texts) {
-        const auto param = parse_param(text);
+    for (const core::override_value &one : *set) {
+        if (one.section != "cache" || one.key == "plugin" || one.key == "library") continue;
+        auto param = parse_param(format("cache.{}={}", one.key, one.value));
         if (!param) return param.failure();
-        if (const status added = add_param(*param, entries); !added) return added;
+        param->text = "--set " + param->text;
+        all.push_back(std::move(param).value());
+    }
+    for (size_t i = 0; i < all.size(); ++i) {
+        for (size_t j = 0; j < i; ++j)
+            if (all[i].key == all[j].key && all[i].policy == all[j].policy)
+                return error{
+                    format("{} and {} say two things of one parameter; values to be tried "
+                           "stand in one: {}=0,16",
+                           all[j].text, all[i].text, all[i].text.substr(0, all[i].text.find('='))),
+                    true};
+        if (const status added = add_param(all[i], entries); !added) return added;
     }
     return core::success();
 }
@@ -375,13 +395,12 @@ status read_keys(replay_options &options) {
     if (!keys) return keys.failure();
     options.keys = std::move(keys).value();
     core::watch_calls(options.keys);
-    if (!options.has_policies && gives(*given, "cache.plugin"))
-        options.policies = options.keys.cache.plugin;
-    if (!options.has_slots && options.keys.experts)
-        options.slots = format("{}", *options.keys.experts);
-    if (!options.has_slots && options.keys.experts_share > 0)
+    // A flag that stands for a key counts less than --set.
+    if (gives(*given, "cache.plugin")) options.policies = options.keys.cache.plugin;
+    if (options.keys.experts) options.slots = format("{}", *options.keys.experts);
+    if (options.keys.experts_share > 0)
         options.slots = format("{}%", options.keys.experts_share * 100);
-    if (!options.has_sharings && gives(*given, "memory.sharing"))
+    if (gives(*given, "memory.sharing"))
         options.sharings = options.keys.per_layer ? "per-layer" : "shared";
     return core::success();
 }
@@ -406,21 +425,18 @@ command install_replay(parser &app) {
         std::make_shared<replay_options>();  // shared: parser and command outlive this
     parser *sub = app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
     sub->add_option("trace", options->trace, "trace file (*.safetensors)")->required();
-    const option *policies =
-        sub->add_option("--policies", options->policies,
-                        "list of cache policies, `all` for every one found; lfu:half_life=16 sets "
-                        "a parameter, mine:library=FILE.so says which of two libraries is meant "
-                        "([cache] plugin)")
-            ->capture_default_str();
-    const option *slots =
-        sub->add_option("--slots", options->slots,
-                        "list of cache sizes, in experts of all layers together or as shares like "
-                        "25% ([memory] experts)")
-            ->capture_default_str();
-    const option *sharings =
-        sub->add_option("--sharing", options->sharings,
-                        "shared, per-layer or both, with a comma ([memory] sharing)")
-            ->capture_default_str();
+    sub->add_option("--policies", options->policies,
+                    "list of cache policies, `all` for every one found; lfu:half_life=16 sets "
+                    "a parameter, mine:library=FILE.so says which of two libraries is meant "
+                    "([cache] plugin)")
+        ->capture_default_str();
+    sub->add_option("--slots", options->slots,
+                    "list of cache sizes, in experts of all layers together or as shares like "
+                    "25% ([memory] experts)")
+        ->capture_default_str();
+    sub->add_option("--sharing", options->sharings,
+                    "shared, per-layer or both, with a comma ([memory] sharing)")
+        ->capture_default_str();
     sub->add_option(
            "--order", options->order,
            "token: the experts of a token and layer are one event; serial: one after the other; "
@@ -444,12 +460,7 @@ command install_replay(parser &app) {
         "--timing", options->timing,
         "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
     sub->footer(rows_footer);
-    return [options, policies, slots, sharings] {
-        options->has_policies = policies->count() > 0;
-        options->has_slots = slots->count() > 0;
-        options->has_sharings = sharings->count() > 0;
-        return run_replay(*options);
-    };
+    return [options] { return run_replay(*options); };
 }
 
 }  // namespace moorage::tool

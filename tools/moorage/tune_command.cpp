@@ -248,7 +248,8 @@ command install_tune(parser &app) {
     add_values(*sub, *given);
     sub->add_option("--samples", given->samples,
                     "values of a number that are run first; default 6");
-    sub->add_option("--runs", given->runs, "at most so many; default 100, of a frontier 32");
+    sub->add_option("--runs", given->runs, "at most so many; default 100, of a frontier 32")
+        ->range(1u, 1'000'000u);
     sub->add_option("--degree", given->degree, "of no effect; kept for older scripts");
     sub->add_option("--prefer", given->prefer,
                     "which of the values that meet the target; default: the smallest, but the "

@@ -157,11 +157,14 @@ result<value_grid> find_grid(const std::string &text, const given_range &range,
     const double width = grid.to - grid.from;
     // Whole numbers to the last one; SMoE's step where a share is searched, and as fine a one else.
     const bool is_share = param.from == 0.0 && param.to == 1.0;
-    grid.step = !std::isnan(range.step) ? range.step : is_share ? 0.01 : width / 100;
-    if (param.whole) grid.step = std::isnan(range.step) ? 1 : std::max(1.0, std::round(range.step));
+    const double usual = param.whole ? 1 : is_share ? 0.01 : width / 100;
+    grid.step = std::isnan(range.step) ? usual : range.step;
+    if (param.whole && grid.step != std::floor(grid.step))
+        return usage(format("--param {}: step {}; its values are whole numbers, and so are steps",
+                            text, grid.step));
     if (!(grid.step > 0) || grid.step > width || width / grid.step > 1e6)
         return usage(format("--param {}: step {}; choose from {} to {}", text, grid.step,
-                            width / 1e6, width));
+                            std::max(width / 1e6, param.whole ? 1.0 : 0.0), width));
     return grid;
 }
 
@@ -170,7 +173,9 @@ result<double> read_bound(const std::string &text, const std::string &part, run_
                           const run_config &config) {
     double plain = 0;
     const char *const end = part.data() + part.size();
-    if (!part.empty() && std::from_chars(part.data(), end, plain).ptr == end) return plain;
+    if (!part.empty() && std::from_chars(part.data(), end, plain).ptr == end &&
+        std::isfinite(plain))
+        return plain;
     const auto parsed = parse_override(text + "=0");
     if (!parsed) return usage("--param " + parsed.failure().text);
     const config_key *key = host_key({parsed->section, parsed->key, true, {}, {}});
@@ -218,6 +223,11 @@ result<tuned_param> read_param(const std::string &text, const given_range &range
         return made;
     }
     if (equals != std::string::npos) {
+        if (!std::isnan(range.from) || !std::isnan(range.to) || !std::isnan(range.step))
+            return usage(
+                format("--param {}: its range is given twice, by --from, --to or --step "
+                       "too",
+                       text));
         const auto read = read_range(made.name, written, shared, config);
         if (!read) return read.failure();
         own = *read;
