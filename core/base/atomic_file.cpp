@@ -19,16 +19,22 @@ namespace {
 constexpr size_t buffer_bytes = 256 * 1024;
 constexpr int attempts_max = 100;
 
+// A policy may change the working directory before a report is written.
+const std::filesystem::path started_in = [] {
+    std::error_code code;
+    return std::filesystem::current_path(code);
+}();
+
 }  // namespace
 
 result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
     std::error_code code;
-    const auto held = std::filesystem::status(path, code);
+    const auto held = std::filesystem::status(started_in / path, code);
     if (std::filesystem::exists(held) && !std::filesystem::is_regular_file(held))
         return error{format("{}: is there and not a regular file; name another", path.string())};
     atomic_file made;
     made.path_ = path;
-    made.place_ = std::filesystem::absolute(path, code).string();
+    made.place_ = std::filesystem::absolute(started_in / path, code).string();
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
     // Opened like any file, so that it gets the usual rights; a left-over of the name is passed by.
     for (int attempt = 0; made.file_ < 0 && attempt < attempts_max; ++attempt) {

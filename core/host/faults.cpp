@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-bool fault_log::report(std::string_view policy, std::string_view what) {
+bool fault_log::report(std::string_view policy, std::string_view what, bool replaced) {
     auto at = counts_.find(policy);
     if (at == counts_.end()) at = counts_.emplace(std::string(policy), 0).first;
     ++at->second;
@@ -15,9 +15,8 @@ bool fault_log::report(std::string_view policy, std::string_view what) {
         return false;  // whoever ends the run says why
     }
     if (at->second == 1)
-        log_warning(
-            format("policy {}: {}; the default replaces it; further faults of it are only counted",
-                   policy, what));
+        log_warning(format("policy {}: {}{}; further faults of it are only counted", policy, what,
+                           replaced ? "; the default replaces it" : ""));
     return true;
 }
 

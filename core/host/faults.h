@@ -18,7 +18,8 @@ public:
     // Records one piece of wrong advice of `policy`; `what` says which, e.g. "victim 17 (layer 2
     // expert 1) is pinned". Logs the first of each policy that is replaced. Returns true when the
     // default may replace it, false when the run has to end.
-    bool report(std::string_view policy, std::string_view what);
+    // Not `replaced`: it is no advice that the default could stand in for.
+    bool report(std::string_view policy, std::string_view what, bool replaced = true);
 
     // The policy was asked and left it to the default: not wrong, but to be known.
     void no_advice(std::string_view policy);

@@ -13,7 +13,7 @@ void policy_caller::compare(entry_point which, bool all) {
         "found it",
         name_of(which), what);
     if (faults)
-        faults->report(name, text);
+        faults->report(name, text, /*replaced=*/false);
     else
         disturbance = text;
 }

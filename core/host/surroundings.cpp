@@ -10,6 +10,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/base/text.h"
+
 namespace moorage::core {
 
 namespace {
@@ -128,6 +130,36 @@ std::string restore_surroundings(bool all) {
         add("the umask");
     }
     return what;
+}
+
+lasting_surroundings::lasting_surroundings() : umask_(current_umask()) {
+    char directory[PATH_MAX];
+    if (getcwd(directory, sizeof(directory))) directory_ = directory;
+    if (const char *locale = std::setlocale(LC_ALL, nullptr)) locale_ = locale;
+}
+
+std::string lasting_surroundings::put_back() const {
+    const lasting_surroundings now;
+    std::string what;
+    const auto add = [&](const char *one) {
+        what += (what.empty() ? "" : ", ") + std::string(one);
+    };
+    if (now.directory_ != directory_ && !directory_.empty())
+        add(chdir(directory_.c_str()) == 0 ? "the working directory"
+                                           : "the working directory, which cannot be put back");
+    if (now.locale_ != locale_) {
+        std::setlocale(LC_ALL, locale_.c_str());
+        add("the locale");
+    }
+    if (now.umask_ != umask_) {
+        umask(umask_);
+        add("the umask");
+    }
+    if (what.empty()) return what;
+    return format(
+        "{} of the process was changed by a policy within a step, and was put back at the "
+        "end; [plugins] guard = \"full\" names the call",
+        what);
 }
 
 }  // namespace moorage::core

@@ -64,4 +64,17 @@ void remember_surroundings();
 // rounding mode, the working directory". `all`: not only the arithmetic.
 std::string restore_surroundings(bool all);
 
+// What of them belongs to no thread and to no call: a policy that changes it within a step, where
+// nobody looks, is found out at the end.
+class lasting_surroundings {
+public:
+    lasting_surroundings();  // as they are now
+    // Puts back what is otherwise by now; a warning that names it, "" where nothing is.
+    std::string put_back() const;
+
+private:
+    std::string directory_, locale_;
+    uint32_t umask_;
+};
+
 }  // namespace moorage::core

@@ -13,6 +13,7 @@
 #include "core/config/stage_policy.h"
 #include "core/dispatch/machine_table.h"
 #include "core/execute/cuda/cuda_executor.h"
+#include "core/host/surroundings.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/device_memory.h"
 #include "core/pipeline/machine.h"
@@ -86,6 +87,7 @@ private:
     const run_options &options_;
     fault_log faults_;
     std::vector<std::string> warnings_;
+    const lasting_surroundings before_;
     const trace *trace_ = nullptr;          // one of trace ...
     const opened_model *opened_ = nullptr;  // ... and model
     const model *computed_ = nullptr;       // null: a trace on the emulator
@@ -465,6 +467,7 @@ std::vector<model_request> runner::written() const {
 }
 
 void runner::describe(run_report &report) {
+    if (std::string text = before_.put_back(); !text.empty()) warn(std::move(text));
     report.executor = config_.executor;
     report.profile = hardware_.several() ? hardware_.ids() : config_.profile;
     for (size_t i = 0; i < report.devices.size(); ++i)

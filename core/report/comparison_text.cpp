@@ -331,7 +331,7 @@ void add_warnings(std::vector<std::string> &lines, const comparison &compared) {
     };
     for (const comparison_row &row : compared.rows) {
         for (const auto &[plugin, faults] : row.report.faults)
-            count(format("plugin {} gave invalid advice", plugin));
+            count(format("plugin {} broke the rules", plugin));
         for (const std::string &warning : row.report.warnings)
             if (warning != row.report.misfit) count(warning);  // that is said beside its mark
     }

@@ -153,7 +153,9 @@ constexpr of_run run_rows[] = {
     {{"layers", parts, neither, "layers", "figures of each layer"}, layers_of},
     {{"config", parts, neither, "config", "the resolved configuration, by section"},
      [](run of) -> json { return of.config->is_null() ? json::object() : *of.config; }},
-    {{"faults", parts, smaller, "faults", "pieces of invalid advice, by policy"},
+    {{"faults", parts, smaller, "faults",
+      "how often a policy broke the rules, by policy: advice that was not taken, or a change of "
+      "the process that was put back"},
      [](run of) -> json { return counts_of(of.faults); }},
     {{"title", text, neither, "title", "as the configuration has it"},
      [](run of) -> json { return of.title; }},

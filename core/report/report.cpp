@@ -178,7 +178,7 @@ std::string notes(const run_report &report) {
         for (const std::string &part : wrapped(note, text_columns)) text += part + "\n";
     };
     for (const auto &[plugin, count] : report.faults)
-        add(format("fault: plugin {} gave {} piece{} of invalid advice", plugin, with_commas(count),
+        add(format("fault: plugin {} broke the rules {} time{}", plugin, with_commas(count),
                    count == 1 ? "" : "s"));
     for (const auto &[plugin, count] : report.without_advice)
         add(format("without advice: plugin {} left {} step{} to the default", plugin,

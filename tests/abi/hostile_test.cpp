@@ -206,7 +206,8 @@ TEST_CASE("each kind with another way to die") {
 TEST_CASE("what a policy takes before the run is not of its first token") {
     const outcome done = program("run '" + (source / "configs/demo.toml").string() +
                                  "' --set run.executor=cpu --set source.max_tokens=2"
-                                 " --set plugins.path='" + hostile +
+                                 " --set plugins.path='" +
+                                 hostile +
                                  "' --set cache.plugin=hostile --set cache.does=doze"
                                  " --set cache.in=activate");
     CAPTURE(done.errors);
@@ -252,6 +253,13 @@ TEST_CASE("a change of the process is a fault of who made it, and is put back") 
     for (const auto &one : changes) {
         CAPTURE(one.deed);
         const std::string step = run_with("cache", "victims", one.deed);
+        // Where nobody looks within steps, what lasts is found out at the end.
+        const std::string what = one.said;
+        if (!one.by_default && what.find("signal") == what.npos && what.find("SIG") == what.npos) {
+            const outcome late = program(step + " --set plugins.guard=default");
+            CHECK(late.code == 0);
+            CHECK(late.figures["warnings"].dump().find(what + " of the process") != what.npos);
+        }
         const std::string full = one.by_default ? "" : " --set plugins.guard=full";
         const outcome done = program(step + full);
         CHECK(done.code == 1);

@@ -468,7 +468,7 @@ TEST_CASE("equal warnings are told once, with their number; many are cut short")
     names lines = reading(made, view_of(made));
     CHECK(std::count(lines.begin(), lines.end(), "warning (2 of 3 runs): small") == 1);
     CHECK(std::count(lines.begin(), lines.end(),
-                     "warning (1 of 3 runs): plugin mine gave invalid advice") == 1);
+                     "warning (1 of 3 runs): plugin mine broke the rules") == 1);
     for (int i = 0; i < 9; ++i) made.rows[1].report.warnings.push_back("w" + std::to_string(i));
     lines = reading(made, view_of(made));
     CHECK(lines.back() == "7 further warnings are in the JSON report");

@@ -295,7 +295,7 @@ TEST_CASE("text shows the figures worked out by hand") {
     CHECK(contains(text, "meanwhile   the link is busy 50.0 % and the CPU computes 5.0 %"));
     CHECK(contains(text, "hit rate    ▅█\n"));  // 0.5 of 7 steps is 3.5, rounded up; 1
     CHECK(contains(text, "50.0 % in layer 0 to 100.0 % in layer 1"));
-    CHECK(contains(text, "fault: plugin mine gave 2 pieces of invalid advice"));
+    CHECK(contains(text, "fault: plugin mine broke the rules 2 times"));
     CHECK(contains(text, "warning: the cache is small"));
     CHECK(fits(text, 80));
 }

@@ -2,6 +2,7 @@
 #include "tools/moorage/replay_table.h"
 
 #include <algorithm>
+#include <map>
 #include <variant>
 
 #include "core/base/json.h"
@@ -174,6 +175,12 @@ std::string to_text(const replay_report &report) {
         }
     }
     if (!report.failed.empty()) out += "\n" + core::failed_text(report.failed, line_columns);
+    std::map<std::string, uint64_t> faults;  // of all rows with the label
+    for (const replay_row &row : report.rows)
+        if (row.counted.faults > 0) faults[row.label] += row.counted.faults;
+    for (const auto &[label, count] : faults)
+        out += format("\nfault: plugin {} broke the rules {} times\n", label,
+                      core::with_commas(count));
     for (const std::string &warning : report.warnings)
         for (const std::string &line : core::wrapped("\nwarning: " + warning, line_columns))
             out += line + "\n";
