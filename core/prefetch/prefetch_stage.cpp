@@ -3,6 +3,8 @@
 #include "core/prefetch/prefetch_stage.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/execute/links.h"
@@ -50,6 +52,7 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, const memori
     one_experts_.resize(experts);
     one_scores_.resize(experts);
     best_.resize(experts);
+    predicted_at_.resize(experts);
     order_pages_.resize(horizon_ * experts);
     order_segments_.resize(horizon_ * experts, uint8_t{MOORAGE_WHOLE});
     order_places_.resize(horizon_ * experts, uint8_t{MOORAGE_PLACE_BUFFER});
@@ -153,6 +156,26 @@ prefetch_stage::guess prefetch_stage::from_source(const pass &tokens, uint32_t l
     return {one_experts_.data(), one_scores_.data(), count};
 }
 
+// What is wrong with the first `count` that the policy predicts; "": nothing.
+std::string prefetch_stage::wrong_prediction(uint32_t layer, uint32_t count) {
+    if (count > expert_count_)
+        return format("predicts {} experts of layer {}, there was room for {}", count, layer,
+                      expert_count_);
+    ++predictions_;
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t expert = one_experts_[i];
+        if (expert >= expert_count_)
+            return format("predicts an expert of layer {} beyond its {} experts", layer,
+                          expert_count_);
+        if (std::exchange(predicted_at_[expert], predictions_) == predictions_)
+            return format("predicts expert {} of layer {} twice", expert, layer);
+        if (std::isnan(one_scores_[i]))
+            return format("predicts expert {} of layer {} with the score {}", expert, layer,
+                          one_scores_[i]);
+    }
+    return "";
+}
+
 void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
     const uint32_t layer_count = layer_count_, expert_count = expert_count_;
     uint32_t total = 0;
@@ -163,21 +186,17 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
         const uint32_t at = step.view().layer + distance;
         const uint32_t layer = at < layer_count ? at : at - layer_count;
         guess made{one_experts_.data(), one_scores_.data(), 0};
-        if (policy_.prefetch->predict)
+        if (policy_.prefetch->predict) {
             made.count =
-                std::min(expert_count, policy_.call(entry_point::predict, policy_.prefetch->predict,
-                                                    step.lent(), layer, distance, expert_count,
-                                                    one_experts_.data(), one_scores_.data()));
-        if (made.count == 0 && distance == 1) made = from_source(tokens, layer, at >= layer_count);
-        const auto [experts, scores, all] = made;
-        uint32_t count = all;
-        const auto valid = [&](uint32_t expert) { return expert < expert_count; };
-        if (!std::all_of(experts, experts + count, valid)) {
-            faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
-                                                  "{} experts",
-                                                  layer, expert_count));
-            count = 0;
+                policy_.call(entry_point::predict, policy_.prefetch->predict, step.lent(), layer,
+                             distance, expert_count, one_experts_.data(), one_scores_.data());
+            if (const std::string why = wrong_prediction(layer, made.count); !why.empty()) {
+                faults_.report(policy_.name(), why);
+                made.count = 0;
+            }
         }
+        if (made.count == 0 && distance == 1) made = from_source(tokens, layer, at >= layer_count);
+        const auto [experts, scores, count] = made;
         layers_[distance - 1] = layer;
         std::copy_n(experts, count, experts_.data() + total);
         std::copy_n(scores, count, scores_.data() + total);

@@ -78,6 +78,7 @@ private:
     void clear_orders();
     void check_places();
     void forecast(const layer_step &step, const pass &tokens);
+    std::string wrong_prediction(uint32_t layer, uint32_t count);
     // Experts predicted for a layer, best first, and their scores.
     struct guess {
         const uint32_t *experts = nullptr;
@@ -118,6 +119,8 @@ private:
     fenced_vector<uint32_t> one_experts_, order_pages_;
     fenced_vector<float> one_scores_;
     std::vector<float> best_;
+    std::vector<uint64_t> predicted_at_;  // [experts] the last prediction of the policy with it
+    uint64_t predictions_ = 0;
     uint32_t token_count_ = 0;  // 0: target 0 is the policy's own
     fenced_vector<uint8_t> order_segments_, order_places_, order_versions_;
 };

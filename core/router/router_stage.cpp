@@ -41,6 +41,11 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
                               experts[rank], token);
         }
         const uint8_t *classes = step.routed_classes.data() + size_t{token} * view.top_k;
+        const auto unknown = std::find_if(classes, classes + view.top_k,
+                                          [](uint8_t one) { return one > MOORAGE_CLASS_SMALL; });
+        if (unknown != classes + view.top_k)
+            return format("layer {}: token {} has an expert of class {}, and {} is the last one",
+                          view.layer, token, *unknown, int{MOORAGE_CLASS_SMALL});
         if (std::count(classes, classes + view.top_k, MOORAGE_CLASS_DROPPED) == view.top_k)
             return format("layer {}: all {} experts of token {} are dropped; one has to stay",
                           view.layer, view.top_k, token);
@@ -119,7 +124,8 @@ bool router_stage::select(layer_step &step, source &from, const pass &tokens, la
     const uint32_t routed =
         ask ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route) : 0;
     // What nearly every step comes to is seen at one look.
-    const bool own = routed == view.token_count && step.repeats_own();
+    const bool known_flags = (route.flags & ~uint32_t{MOORAGE_ROUTE_RENORMALISE}) == 0;
+    const bool own = routed == view.token_count && known_flags && step.repeats_own();
     if (own && !step.gives_weights()) {
         settle(step, account);
         step.adopt_route(false, false);
@@ -128,7 +134,11 @@ bool router_stage::select(layer_step &step, source &from, const pass &tokens, la
     if (ask && routed == 0) faults_.no_advice(policy_.name());
     std::string why;
     if (routed != 0) {
-        if (!own) why = wrong_with(step, routed);
+        if (!known_flags)
+            why = format("layer {}: the route has flags {:#x}, which nobody knows", view.layer,
+                         route.flags);
+        else if (!own)
+            why = wrong_with(step, routed);
         if (why.empty()) step.weigh_route(from, tokens);
         if (why.empty() && step.gives_weights()) why = wrong_weights(step);
     }

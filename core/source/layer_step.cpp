@@ -139,8 +139,7 @@ bool layer_step::repeats_own() {
     uint32_t differing = 0;
     bool given = false;
     for (size_t i = 0, count = chosen().size(); i < count; ++i) {
-        differing |= (now[i] ^ own[i]) | (classes[i] == MOORAGE_CLASS_DROPPED) |
-                     (classes[i] == MOORAGE_CLASS_SMALL);
+        differing |= (now[i] ^ own[i]) | (classes[i] >= MOORAGE_CLASS_DROPPED);
         given |= !std::isnan(weights[i]);
         as_written();
     }

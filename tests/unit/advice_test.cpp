@@ -56,6 +56,32 @@ TEST_CASE("a router that chooses an expert twice") {
     CHECK(has(on.fault_of("router_repeats", default_ms), "expert 0 is chosen twice for token 0"));
 }
 
+TEST_CASE("a router with a class or flags that nobody knows") {
+    bench on;
+    const double default_ms = on.run_it().total_ms;
+    on.config.router.plugin = "odd_router";
+    CHECK(has(on.fault_of("odd_router", default_ms), "an expert of class 99, and 4 is the last"));
+    on.config.router.params = {{"does", std::string("flags"), "test"}};
+    CHECK(has(on.fault_of("odd_router", default_ms), "the route has flags 0xff00"));
+}
+
+TEST_CASE("a prediction of more than there is room for, of one expert twice, or of no number") {
+    bench on;
+    on.config.buffer_experts = 2;
+    const double default_ms = on.run_it().total_ms;
+    on.config.prefetch.plugin = "odd_prefetch";
+    const std::pair<const char *, const char *> ways[] = {
+        {"many", "predicts 9 experts of layer 1, there was room for 4"},
+        {"twice", "predicts expert 0 of layer 1 twice"},
+        {"beyond", "predicts an expert of layer 1 beyond its 4 experts"},
+        {"nan", "predicts expert 1 of layer 1 with the score nan"}};
+    for (const auto &[does, said] : ways) {
+        CAPTURE(does);
+        on.config.prefetch.params = {{"does", std::string(does), "test"}};
+        CHECK(has(on.fault_of("odd_prefetch", default_ms), said));
+    }
+}
+
 TEST_CASE("a budget that gives more than there is, or a split that is none") {
     bench on;
     on.config.per_layer = true;

@@ -181,6 +181,7 @@ core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
     if (!made) return made.failure();
     std::unique_ptr<actor> hosts(new hosted(std::move(made).value()));
     hosts->owner = owner_of(of);
+    hosts->lossy = (of.descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
     return hosts;
 }
 
@@ -188,6 +189,7 @@ core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
                                                       const core::environment &where) {
     auto made = std::make_unique<first_host>(of, where);
     made->owner = owner_of(of);
+    made->lossy = (of.descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
     if (auto done = made->make(); !done) return done.failure();
     return std::unique_ptr<actor>(std::move(made));
 }

@@ -24,6 +24,7 @@ public:
 
     moorage_plugin *plugin = nullptr;
     uint32_t owner = 0;  // on the board of calls
+    bool lossy = false;  // MOORAGE_POLICY_LOSSY
     const moorage_observer *observer = nullptr;
     const moorage_facts *facts = nullptr;
     const moorage_replayer *replayer = nullptr;

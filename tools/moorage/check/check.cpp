@@ -115,6 +115,8 @@ constexpr test tests[] = {
     {"surroundings-kept",
      "rounding mode, locale, directory, signals and umask are the same after every call", steps,
      surroundings_kept},
+    {"streams-kept", "nothing is written to standard output or error, and they stay open", steps,
+     streams_kept},
     {"struct-size-min", "nothing is read beyond the end of any struct or array", steps,
      struct_size_min},
     {"older-host-tables", "it works with the first host there was, or says why not", steps,

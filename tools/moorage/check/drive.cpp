@@ -222,9 +222,27 @@ void driver::route() {
     note(out.flags);
     if (out.flags & ~uint32_t{MOORAGE_ROUTE_RENORMALISE})
         blame(fault::range, format("select set flags {:#x}, which nobody knows", out.flags));
+    if (!policy_.lossy) judge_lossless(experts, route_classes_.last(count));
     std::copy_n(experts, count, chosen_.last(count));
     std::copy_n(route_classes_.last(count), count, classes_.last(count));
     step_.host_classes = classes_.last(count);
+}
+
+// The same experts for each token, in any order, and none of them left out or made smaller.
+void driver::judge_lossless(const uint32_t *experts, const uint8_t *classes) {
+    for (size_t i = 0; i < size_t{step_.token_count} * step_.top_k; ++i) {
+        const uint32_t *own = step_.host_chosen + i / step_.top_k * step_.top_k;
+        if (std::find(own, own + step_.top_k, experts[i]) == own + step_.top_k)
+            return blame(fault::range,
+                         format("select chose expert {}, which the model did not, and the policy "
+                                "does not declare MOORAGE_POLICY_LOSSY",
+                                experts[i]));
+        if (classes[i] == MOORAGE_CLASS_DROPPED || classes[i] == MOORAGE_CLASS_SMALL)
+            return blame(fault::range,
+                         format("select gave class {}, and the policy does not declare "
+                                "MOORAGE_POLICY_LOSSY",
+                                classes[i]));
+    }
 }
 
 void driver::make_distinct() {

@@ -59,6 +59,7 @@ private:
     void run_step(uint32_t round, uint32_t layer);
     void fill_step(uint32_t round, uint32_t layer);
     void route();
+    void judge_lossless(const uint32_t *experts, const uint8_t *classes);
     void make_distinct();
     void observe();
     void settle();
@@ -185,9 +186,10 @@ void driver::call(core::entry_point which, Work &&work, bool step) {
     else
         guarded();
     at_work.reset();
-    if (options_.check_surroundings)
-        if (const std::string changed = core::restore_surroundings(/*all=*/true); !changed.empty())
-            blame(fault::surroundings, described(which) + " changed " + changed);
+    // How numbers are rounded is put back in any case: else a later call would be blamed.
+    if (const std::string changed = core::restore_surroundings(options_.check_surroundings);
+        !changed.empty())
+        blame(fault::surroundings, described(which) + " changed " + changed);
     if (options_.check_inputs && lent_checksum() != before)
         blame(fault::input, described(which) + " wrote to an array that was lent for reading");
 }

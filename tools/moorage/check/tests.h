@@ -36,6 +36,7 @@ verdict reads_wall_clock(const subject &);
 verdict output_canaries(const subject &);
 verdict inputs_left_alone(const subject &);
 verdict surroundings_kept(const subject &);
+verdict streams_kept(const subject &);
 // tests_advice.cpp: what is advised
 verdict advice_in_range(const subject &);
 verdict advice_complete(const subject &);

@@ -1,6 +1,13 @@
 // tests_step.cpp - what a policy may not do inside a step: allocate, block, look at the clock,
 // write astray.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
 #include "core/base/text.h"
+#include "core/base/visible.h"
 #include "tools/moorage/check/system_calls.h"
 #include "tools/moorage/check/tests.h"
 
@@ -80,6 +87,35 @@ verdict surroundings_kept(const subject &of) {
         if (changed.count) return failed(changed.first);
     }
     return passed();
+}
+
+// What is written goes to a file without a name, which has to stay empty.
+verdict streams_kept(const subject &of) {
+    const int file = memfd_create("moorage-output", MFD_CLOEXEC);
+    struct stat own {};
+    if (file < 0 || fstat(file, &own) != 0) return skipped("there is no file in memory here");
+    if (dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0)
+        return skipped("the streams cannot be replaced here");
+    world place(first_world(of));
+    auto made = active_actor(of, place);
+    if (!made) return failed(made.failure().text);
+    driver(**made, place, {.rounds = 4}).run();
+    (*made)->deactivate();
+    std::fflush(nullptr);
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+        struct stat now {};
+        if (fstat(stream, &now) == 0 && now.st_ino == own.st_ino && now.st_dev == own.st_dev)
+            continue;
+        return failed(format("standard {} was closed or replaced",
+                             stream == STDOUT_FILENO ? "output" : "error"));
+    }
+    char text[61] = {};
+    const ssize_t written = pread(file, text, sizeof(text) - 1, 0);
+    if (written <= 0) return passed();
+    return failed(
+        format("it writes to standard output or error: \"{}\"; results are facts, and "
+               "errors are texts",
+               core::visible(std::string(text, static_cast<size_t>(written)))));
 }
 
 verdict inputs_left_alone(const subject &of) {
