@@ -14,6 +14,9 @@ namespace moorage::core {
 namespace {
 
 constexpr uint32_t kinds_max = 16, params_max = 256;
+constexpr size_t name_max = 100;
+// What stands beside a policy's parameters in its section.
+constexpr std::string_view stage_keys[] = {"plugin", "library"};
 
 bool is_kind_id(std::string_view id) {
     const size_t slash = id.rfind('/');
@@ -77,6 +80,12 @@ result<std::vector<moorage_param>> read_params(const moorage_descriptor &of) {
         if (!p.plugin_key || !is_snake_case(p.plugin_key))
             return error{format("policy {}: the key of parameter {} is not snake_case; rename it",
                                 of.plugin_name, i)};
+        for (const std::string_view own : stage_keys)
+            if (own == p.plugin_key)
+                return error{
+                    format("policy {}: parameter {} could not be set, as {} beside it in "
+                           "the configuration names the policy; rename it",
+                           of.plugin_name, own, own)};
         if (!keys.insert(p.plugin_key).second)
             return error{format("policy {}: parameter {} is declared twice; remove one",
                                 of.plugin_name, p.plugin_key)};
@@ -119,6 +128,16 @@ bool is_snake_case(std::string_view word) {
                        [&](char c) { return lower(c) || (c >= '0' && c <= '9') || c == '_'; });
 }
 
+std::string why_no_policy_name(std::string_view name) {
+    if (!is_snake_case(name))
+        return "expected snake_case: lower case letters, digits and _, beginning with a letter";
+    if (name.size() > name_max)
+        return format("{} letters are too many, {} the most", name.size(), name_max);
+    if (name == "all") return "on the command line it means every policy";
+    if (name == "host") return "[cache.host] is the cache of host memory";
+    return "";
+}
+
 result<description> read_descriptor(const moorage_descriptor *given) {
     if (!given)
         return error{"is null; descriptor(index) must answer for every index below the count"};
@@ -128,9 +147,9 @@ result<description> read_descriptor(const moorage_descriptor *given) {
                    given->size, descriptor_size_min)};
     description out{completed<moorage_descriptor>(given), {}};
     moorage_descriptor &d = out.descriptor;
-    if (!d.plugin_name || !is_snake_case(d.plugin_name))
-        return error{format("has the name {}, expected snake_case",
-                            d.plugin_name ? d.plugin_name : "(null)")};
+    if (!d.plugin_name) return error{"has no name; set plugin_name"};
+    if (const std::string why = why_no_policy_name(d.plugin_name); !why.empty())
+        return error{format("has the name {}: {}", d.plugin_name, why)};
     if (!d.plugin_version || !*d.plugin_version)
         return error{format("policy {} has no version; set plugin_version", d.plugin_name)};
     if (!d.plugin_summary || !*d.plugin_summary)

@@ -59,7 +59,9 @@ TEST_CASE("a word of the language is no name for a policy in it") {
         CHECK_MESSAGE(made.code == 2, language, " ", word);
         CHECK(made.text.find(std::string(word) + " is a word of ") != std::string::npos);
     }
-    for (const char *wrong : {"Mine", "9mine", "mine_", "my-policy", "''"})
+    const std::string endless(300, 'a');
+    for (const char *wrong :
+         {"Mine", "9mine", "mine_", "my-policy", "''", "all", "host", endless.c_str()})
         CHECK(at.make("cache", wrong, "cpp").code == 2);
     CHECK(fs::is_empty(at.path));
 }

@@ -242,7 +242,11 @@ TEST_CASE("descriptors are checked field by field") {
     CHECK(contains(core::read_descriptor(nullptr).failure().text, "is null"));
     CHECK(contains(reason([](auto &d) { d.size = 8; }), "has size 8"));
     CHECK(contains(reason([](auto &d) { d.plugin_name = "Mine"; }), "expected snake_case"));
-    CHECK(contains(reason([](auto &d) { d.plugin_name = nullptr; }), "(null)"));
+    CHECK(contains(reason([](auto &d) { d.plugin_name = "all"; }), "it means every policy"));
+    CHECK(contains(reason([](auto &d) { d.plugin_name = "host"; }), "[cache.host]"));
+    static const std::string endless(101, 'a');
+    CHECK(contains(reason([](auto &d) { d.plugin_name = endless.c_str(); }), "100 the most"));
+    CHECK(contains(reason([](auto &d) { d.plugin_name = nullptr; }), "has no name"));
     CHECK(contains(reason([](auto &d) { d.plugin_summary = ""; }), "no summary"));
     CHECK(contains(reason([](auto &d) { d.kind_count = 0; }), "names 0 kinds"));
     CHECK(contains(reason([](auto &d) { d.plugin_kinds = twice, d.kind_count = 2; }), "twice"));
@@ -269,6 +273,8 @@ TEST_CASE("descriptors are checked field by field") {
     CHECK(contains(with(), "none of its choices"));
     p.plugin_key = "a key";
     CHECK(contains(with(), "not snake_case"));
+    p.plugin_key = "library";
+    CHECK(contains(with(), "parameter library could not be set"));
 }
 
 }  // namespace registry_test

@@ -66,12 +66,8 @@ void replace_all(std::string &text, std::string_view token, std::string_view by)
 }
 
 core::status check_name(const std::string &name, const language &in) {
-    if (!core::is_snake_case(name))
-        return error{
-            format("{} is no name for a policy: lower case letters, digits and _, beginning with a "
-                   "letter",
-                   name),
-            true};
+    if (const std::string why = core::why_no_policy_name(name); !why.empty())
+        return error{format("{} is no name for a policy: {}", name, why), true};
     if (in.words.find(" " + name + " ") != std::string_view::npos)
         return error{format("{} is a word of {}; choose another name", name, in.title), true};
     core::set_log_level(core::log_level::error);
