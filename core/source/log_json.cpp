@@ -1,7 +1,12 @@
 // log_json.cpp - routing logs as JSON lines: an object per token, or per token and layer.
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/source/log_reader.h"
 
@@ -94,10 +99,22 @@ status add_layer(const json &object, const json &experts, const json *weights, l
     return builder.add(row, false);
 }
 
-status add_line(const std::string &line, log_builder &builder) {
+constexpr const char *known_keys[] = {"request", "token",   "token_id",
+                                      "layer",   "experts", "weights"};
+constexpr size_t ignored_shown_max = 10;
+
+void note_ignored(const json &object, std::set<std::string> &ignored) {
+    for (const auto &[key, value] : object.items())
+        if (std::ranges::find(known_keys, key) == std::end(known_keys) &&
+            ignored.size() < ignored_shown_max)
+            ignored.insert(shown(key));
+}
+
+status add_line(const std::string &line, log_builder &builder, std::set<std::string> &ignored) {
     const json object = json_or_discarded(line);
     if (object.is_discarded()) return error{format("not valid JSON: {}", shown(line))};
     if (!object.is_object()) return error{format("{} is not an object", shown(line))};
+    note_ignored(object, ignored);
     log_row row;
     if (const status read = read_common(object, row); !read) return read;
     const auto experts = object.find("experts"), weights = object.find("weights");
@@ -113,12 +130,18 @@ status add_line(const std::string &line, log_builder &builder) {
 
 status read_json_lines(line_reader &lines, log_builder &builder) {
     std::string line;
+    std::set<std::string> ignored;
     for (;;) {
         const result<bool> more = lines.next(line);
         if (!more) return more.failure();
-        if (!*more) return success();
-        if (const status added = add_line(line, builder); !added) return added;
+        if (!*more) break;
+        if (const status added = add_line(line, builder, ignored); !added) return added;
     }
+    if (!ignored.empty())
+        log_warning(
+            format("keys without a meaning here: {}",
+                   listed(std::vector<std::string>(ignored.begin(), ignored.end()), "and")));
+    return success();
 }
 
 }  // namespace moorage::core

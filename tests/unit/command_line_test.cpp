@@ -343,6 +343,27 @@ TEST_CASE("what is said of policies that are not chosen is checked too") {
     CHECK(run("cache.lru.stamp=best_last").code == 0);
 }
 
+TEST_CASE(
+    "a trace is not written over the log that it is made of, and keys that are lost are told") {
+    const program on;
+    const std::string log = (on.folder.path() / "log.jsonl").string();
+    std::ofstream(log) << "{\"experts\":[[3,1]],\"typo_weights\":[[2,0]]}\n"
+                          "{\"experts\":[[0,1]]}\n";
+    const ended over = on.run({"trace", "convert", log, "--out", log});
+    CHECK(over.code == 2);
+    CHECK(says(over.errors, "that is what is read; name another"));
+    CHECK(std::filesystem::file_size(log) == 63);
+    const ended made = on.run({"trace", "convert", log, "--out", log + ".safetensors"});
+    CHECK(made.code == 0);
+    CHECK(says(made.errors, "keys without a meaning here: typo_weights"));
+    const ended cut = on.run({"trace", "convert", log + ".safetensors", "--out",
+                              log + ".safetensors", "--tokens", "0:1"});
+    CHECK(cut.code == 2);
+    CHECK(on.run({"run", home + "/configs/quickstart.toml", "--set", "run.tokens=5", "--timeline",
+                  log + ".json", "--timeline-window", "5:9"})
+              .code == 2);
+}
+
 TEST_CASE("help without a topic lists the commands, and one explains a command") {
     const program on;
     const ended nothing = on.run({}), bare = on.run({"help"}), part = on.run({"plugins"});

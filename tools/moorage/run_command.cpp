@@ -120,6 +120,11 @@ int run_one(const run_arguments &given) {
         const uint64_t all = (*source)->tokens();
         tokens = config->tokens ? std::min(config->tokens, all) : all;
         experts = (*source)->experts();
+        if (window->first > 0 && window->first >= tokens)
+            return fail({format("--timeline-window {}: the run has {} tokens, so nothing of it is "
+                                "in there",
+                                given.timeline_window, tokens),
+                         true});
     } else {
         const auto source = shared.open_model(config->model);
         if (!source) return fail(source.failure());
