@@ -191,6 +191,17 @@ result<int> open_mapped(const mapped_place &place, int flags) {
     return error{format("{}: another file has that name now", record.name)};
 }
 
+bool mapped_file_has(const std::filesystem::path &path) {
+    struct stat about {};
+    if (::stat(path.c_str(), &about) != 0) return false;
+    const std::scoped_lock held(records_lock);
+    for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
+        if (at->taken.load() && at->opened.st_dev == about.st_dev &&
+            at->opened.st_ino == about.st_ino)
+            return true;
+    return false;
+}
+
 const char *mapped_file_changed() {
     for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
         if (has_changed(*at)) return at->name;

@@ -53,6 +53,10 @@ std::optional<mapped_place> mapped_place_of(const void *address);
 // it. It is the file that is mapped, though another should have its name now; else an error.
 result<int> open_mapped(const mapped_place &place, int flags);
 
+// Whether a path, by whatever name, is that of a file that is mapped now: to write over it would be
+// to lose it.
+bool mapped_file_has(const std::filesystem::path &path);
+
 // The path of the first file of which mapped_files_unchanged() would complain; null: of none.
 // Async-signal-safe.
 const char *mapped_file_changed();

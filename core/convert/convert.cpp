@@ -26,10 +26,6 @@ std::vector<std::string> names_for(bool gguf) {
 
 result<convert_report> convert(const convert_request &what, thread_pool &pool) {
     const bool gguf = what.out.extension() == ".gguf";
-    std::error_code code;
-    if (std::filesystem::equivalent(what.in, what.out, code))
-        return error{format("{}: is what is read; name another file to write", what.out.string()),
-                     true};
     if (const recipe *found = find_recipe(what.format); gguf && found != nullptr) {
         recipe how = *found;
         if (what.pure) how.mix = mixture::none;

@@ -230,6 +230,10 @@ status check_draft(const model &of, const std::string &draft, const convert_requ
 // `of`: the source, where the configuration is written anew; null: it is carried over.
 status write_plan(const convert_request &what, const gguf_plan &plan, const model *of,
                   thread_pool &pool) {
+    // Also a further part of a split model.
+    if (mapped_file_has(what.out))
+        return error{format("{}: is what is read; name another file to write", what.out.string()),
+                     true};
     const gguf_layout layout = lay_out(plan.keys, plan.tensors);
     if (const status room = check_room(what.out, layout.bytes); !room) return room;
     result<atomic_file> file = atomic_file::create(what.out);

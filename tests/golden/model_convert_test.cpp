@@ -16,6 +16,7 @@
 #include "core/model/weight_values.h"
 #include "tests/golden/golden_fixture.h"
 #include "tests/skip.h"
+#include "tests/unit/gguf_files.h"
 #include "tests/unit/model_files.h"
 
 namespace model_convert_test {
@@ -386,6 +387,29 @@ TEST_CASE("what cannot be said is refused, and leaves nothing behind") {
     source.write_weights(weights);
     CHECK(says(refusal(source.path(), out, "f16"), "holds nan in row 0 at 3"));
     CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("no file of the source is written over, whatever its name") {
+    const scratch_directory place;
+    const fs::path first = place.path() / "m-00001-of-00002.gguf",
+                   second = place.path() / "m-00002-of-00002.gguf",
+                   link = place.path() / "link.gguf";
+    const auto part = [](uint32_t number) {
+        gguf_maker keys;
+        keys.number("split.no", number).number("split.count", 2);
+        return keys;
+    };
+    write_file(first,
+               with_keys(read_file(quantised / "models/qwen3moe-tied-iq4_nl.gguf"), part(0)));
+    write_file(second, part(1).floats("further", {4}).make());
+    fs::create_hard_link(second, link);
+    const std::string before = read_file(second);
+    for (const fs::path &out : {first, second, link}) {
+        CAPTURE(out.string());
+        CHECK(says(refusal(first, out, "q4_0"), out.string() + ": is what is read; name another"));
+    }
+    CHECK(read_file(second) == before);
+    converted(first, place.path() / "other.gguf", "q4_0");
 }
 
 }  // namespace model_convert_test

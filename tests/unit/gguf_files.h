@@ -115,4 +115,19 @@ struct gguf_maker {
     }
 };
 
+// A file with further keys before its own. One more fills them up to whole alignments, so that the
+// data stay where they have to be.
+inline std::string with_keys(std::string file, gguf_maker further) {
+    constexpr size_t key_count_at = 16, keys_at = 24, alignment = 32;
+    constexpr size_t bytes_of_text_key = 8 + 7 + 4 + 8;
+    const size_t past = (further.keys.bytes.size() + bytes_of_text_key) % alignment;
+    further.text("padding", std::string((alignment - past) % alignment, ' '));
+    uint64_t count;
+    std::memcpy(&count, file.data() + key_count_at, sizeof count);
+    count += further.key_count;
+    std::memcpy(file.data() + key_count_at, &count, sizeof count);
+    return file.insert(keys_at, reinterpret_cast<const char *>(further.keys.bytes.data()),
+                       further.keys.bytes.size());
+}
+
 }  // namespace moorage::test
