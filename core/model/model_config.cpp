@@ -63,6 +63,7 @@ void read_fp8(config_reader &in) {
 void read_gptq(config_reader &in, packing_config &out) {
     if (in.count({"bits"}, 1, 64) != 4) in.fail("bits", "has to be 4");
     out.group = read_group(in, {"group_size"});
+    out.needs_order = in.flag({"desc_act"}, false);
     const std::string layout = in.text({"checkpoint_format"}, "gptq");
     out.zeros_less_one = layout == "gptq";
     if (layout != "gptq" && layout != "gptq_v2")
@@ -78,6 +79,17 @@ void read_awq(config_reader &in, packing_config &out) {
         return static_cast<char>(std::tolower(letter));
     });
     expect(in, "version", version, "gemm");
+}
+
+// true is an old spelling of group.
+bool read_order(config_reader &in) {
+    const json *given = in.find({"actorder"});
+    if (given != nullptr && given->is_boolean()) return given->get<bool>();
+    const std::string order = in.text({"actorder"}, "static");
+    if (order == "group" || order == "dynamic") return true;
+    if (order != "weight" && order != "static")
+        in.fail("actorder", format("is {}; group and weight are supported", shown(order)));
+    return false;
 }
 
 // One group of settings, for all linear layers that are not ignored.
@@ -99,6 +111,8 @@ void read_compressed(config_reader &in, packing_config &out) {
             held.fail("strategy",
                       format("is {}; group and channel are supported", shown(strategy)));
         out.group = strategy == "channel" ? 0 : read_group(held, {"group_size"});
+        out.needs_order = read_order(held);
+        out.needs_zeros = !held.flag({"symmetric"}, true);
         group.adopt(held);
     }
     in.adopt(group);

@@ -90,6 +90,8 @@ struct packing_config {
     packing_kind kind = packing_kind::none;
     uint32_t group = 0;           // columns that share a scale; 0: all
     bool zeros_less_one = false;  // gptq: zero points are stored less one
+    bool needs_order = false;     // columns belong to groups as a tensor says
+    bool needs_zeros = false;     // compressed: without zero points codes would mean other values
 };
 
 struct model_config {

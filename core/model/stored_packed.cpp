@@ -79,7 +79,8 @@ matrix stored_weights::read_fp8(const std::string &stem, uint32_t rows, uint32_t
 // Which group each column is of; empty where they come in order.
 std::vector<uint32_t> stored_weights::read_order(const std::string &name, const packed_int4 &of,
                                                  model_part part) {
-    if (shards_.find(name) == nullptr) return {};
+    const bool needed = config_.packing.needs_order && of.groups > 1;
+    if (!needed && shards_.find(name) == nullptr) return {};
     const stored_tensor *found = take_of_type(name, {of.columns}, part, {dtype::i32});
     if (found == nullptr) return {};
     std::vector<uint32_t> order(of.columns);
@@ -117,7 +118,7 @@ matrix stored_weights::read_int4(const std::string &stem, uint32_t rows, uint32_
             take_of_type(stem + ".weight_packed", {rows, columns / 8}, part, {dtype::i32}));
         from.scales = bytes_of_tensor(
             take_of_type(stem + ".weight_scale", {rows, from.groups}, part, floats));
-        if (shards_.find(stem + ".weight_zero_point") != nullptr)
+        if (config_.packing.needs_zeros || shards_.find(stem + ".weight_zero_point") != nullptr)
             from.zeros = bytes_of_tensor(take_of_type(
                 stem + ".weight_zero_point", {(rows + 7) / 8, from.groups}, part, {dtype::i32}));
         if (shards_.find(stem + ".weight_shape") != nullptr)

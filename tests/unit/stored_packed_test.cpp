@@ -100,4 +100,54 @@ TEST_CASE("what is wrong with four-bit tensors is named") {
                 "has the shape [24, 3]; config.json makes it [3, 24]"));
 }
 
+TEST_CASE("an order of columns that is announced has to be there, unless it is that of one group") {
+    const scratch_directory place(golden_directory("deepseek_v3"));
+    raw_file file = place.read_weights();
+    file.remove(stem + ".weight");
+    const std::string codes = stem + ".qweight", zeros = stem + ".qzeros",
+                      factors = stem + ".scales";
+    file[codes] = {codes, "I32", "[6, 24]", raw<uint32_t>(std::vector<uint32_t>(144))};
+    const auto text = [&](int32_t group, uint32_t groups) {
+        place.edit_config(
+            {{"quantization_config",
+              {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", group}, {"desc_act", true}}}});
+        file[zeros] = {zeros, "I32", shape_text(std::vector<uint64_t>{groups, 3}),
+                       raw<uint32_t>(std::vector<uint32_t>(groups * 3))};
+        file[factors] = {factors, "F32", shape_text(std::vector<uint64_t>{groups, 24}),
+                         raw<float>(std::vector<float>(groups * 24, 1))};
+        place.write_weights(file);
+        return refusal(place.path());
+    };
+    CHECK(holds(text(16, 3), stem + ".g_idx of shape [48] is missing"));
+    CHECK(holds(text(-1, 1), stem + " has rows of 48 four-bit values"));
+}
+
+TEST_CASE("compressed-tensors: zero points and an order that are announced have to be there") {
+    const scratch_directory place(golden_directory("deepseek_v3"));
+    raw_file file = place.read_weights();
+    file.remove(stem + ".weight");
+    const std::string codes = stem + ".weight_packed", factors = stem + ".weight_scale";
+    file[codes] = {codes, "I32", "[24, 6]", raw<uint32_t>(std::vector<uint32_t>(144))};
+    file[factors] = {factors, "F32", "[24, 3]", raw<float>(std::vector<float>(72, 1))};
+    place.write_weights(file);
+    const auto text = [&](const char *key, const json &value) {
+        json weights = {{"num_bits", 4}, {"group_size", 16}};
+        weights[key] = value;
+        place.edit_config({{"quantization_config",
+                            {{"quant_method", "compressed-tensors"},
+                             {"format", "pack-quantized"},
+                             {"config_groups", {{"group_0", {{"weights", weights}}}}}}}});
+        return refusal(place.path());
+    };
+    const std::string order_missing = stem + ".weight_g_idx of shape [48] is missing",
+                      opened_else = stem + " has rows of 48 four-bit values";
+    CHECK(holds(text("symmetric", false), stem + ".weight_zero_point of shape [3, 3] is missing"));
+    CHECK(holds(text("symmetric", true), opened_else));
+    for (const json &order : {json("group"), json("dynamic"), json(true)})
+        CHECK(holds(text("actorder", order), order_missing));
+    for (const json &order : {json("weight"), json("static"), json(false), json()})
+        CHECK(holds(text("actorder", order), opened_else));
+    CHECK(holds(text("actorder", "random"), "actorder is random; group and weight are supported"));
+}
+
 }  // namespace stored_packed_test
