@@ -189,6 +189,7 @@ result<std::string> config_text(const convert_request &what, const model &of, we
     const bool fp8 = type == weight_type::fp8;
     config->erase("quantization_config");
     config->erase("torch_dtype");
+    config->erase("num_nextn_predict_layers");  // their weights are not written
     (*config)["dtype"] = type == weight_type::f32   ? "float32"
                          : type == weight_type::f16 ? "float16"
                                                     : "bfloat16";

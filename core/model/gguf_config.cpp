@@ -145,6 +145,7 @@ private:
         // Limits on layers are config.json's; here it only has to end.
         layers_ = std::min<uint64_t>(layers_ - std::min(further, layers_), 1 << 16);
         config["num_hidden_layers"] = layers_;
+        config["num_nextn_predict_layers"] = further;
         config["hidden_size"] = needed("embedding_length");
         config["max_position_embeddings"] = needed("context_length");
         const gguf_tensor *embedding = tensor("token_embd.weight");

@@ -62,9 +62,10 @@ private:
         sizes_.parameters = supply.parameters();
         std::vector<stored> all;
         for (const gguf_tensor &one : files_.tensors())
-            all.push_back({&one.name, one.bytes.size(), one.used, known_extra(one.name)});
-        count_tensors(files_.file_count(), all);
-        return success();
+            // Factors of rotations are read with the configuration.
+            all.push_back({&one.name, one.bytes.size(), one.used, one.name.starts_with("rope_f"),
+                           layer_of(one.name, "blk.")});
+        return count_tensors(files_.file_count(), all);
     }
 
     // Without a chance in the file, text is greedy.
@@ -79,17 +80,6 @@ private:
             if (const auto end = id(key);
                 end && std::ranges::find(generation_.end_ids, *end) == generation_.end_ids.end())
                 generation_.end_ids.push_back(*end);
-    }
-
-    // Factors of rotations are read with the configuration; layers behind the last one predict
-    // further tokens.
-    bool known_extra(const std::string &name) const {
-        if (name.starts_with("rope_f")) return true;
-        uint64_t layer = 0;
-        if (!name.starts_with("blk.")) return false;
-        for (size_t at = 4; at < name.size() && name[at] >= '0' && name[at] <= '9' && at < 12; ++at)
-            layer = layer * 10 + static_cast<uint64_t>(name[at] - '0');
-        return layer >= config_.layers;
     }
 
     gguf_files files_;

@@ -1,6 +1,7 @@
 // model.cpp - opens a directory: configuration, shards, weights, sizes, and generation settings.
 #include "core/model/model.h"
 
+#include <charconv>
 #include <new>
 #include <utility>
 
@@ -62,18 +63,10 @@ void read_generation(config_reader &reader, uint32_t vocabulary, generation_conf
     out.top_k = reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
 }
 
-// What older files carry along without a meaning: tables of rotary embeddings, and the weights of
-// layers behind the last one, which predict further tokens (DeepSeek-V3, GLM-4.5).
+// What older files carry along without a meaning.
 bool known_extra(const std::string &name, const model_config &config) {
-    if (name.ends_with("rotary_emb.inv_freq")) return true;
-    if (config.tied_embedding && name == "lm_head.weight") return true;
-    constexpr std::string_view prefix = "model.layers.";
-    if (!name.starts_with(prefix)) return false;
-    uint64_t layer = 0;
-    size_t at = prefix.size();
-    for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && layer < 1'000'000; ++at)
-        layer = layer * 10 + static_cast<uint64_t>(name[at] - '0');
-    return at > prefix.size() && layer >= config.layers;
+    return name.ends_with("rotary_emb.inv_freq") ||
+           (config.tied_embedding && name == "lm_head.weight");
 }
 
 class model_directory final : public model {
@@ -140,9 +133,9 @@ private:
         std::vector<stored> all;
         for (const stored_tensor &one : shards_.tensors())
             all.push_back({&one.what->name, one.what->bytes.size(), one.used,
-                           known_extra(one.what->name, config_)});
-        count_tensors(shards_.file_count(), all);
-        return success();
+                           known_extra(one.what->name, config_),
+                           layer_of(one.what->name, "model.layers.")});
+        return count_tensors(shards_.file_count(), all);
     }
 
     shards shards_;
@@ -151,7 +144,16 @@ private:
 
 }  // namespace
 
-void model::count_tensors(uint32_t files, const std::vector<stored> &all) {
+std::optional<uint64_t> model::layer_of(std::string_view name, std::string_view prefix) {
+    if (!name.starts_with(prefix)) return std::nullopt;
+    uint64_t layer = 0;
+    const char *const end = name.data() + name.size();
+    const auto read = std::from_chars(name.data() + prefix.size(), end, layer);
+    return read.ec == std::errc() ? std::optional(layer) : std::nullopt;
+}
+
+status model::count_tensors(uint32_t files, const std::vector<stored> &all) {
+    const uint64_t layers = config_.layers, further = config_.further_layers;
     file_count_ = files;
     tensor_count_ = static_cast<uint32_t>(all.size());
     const std::string *surprising = nullptr;
@@ -160,11 +162,20 @@ void model::count_tensors(uint32_t files, const std::vector<stored> &all) {
         if (one.used) continue;
         sizes_.unused_bytes += one.bytes;
         if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(*one.name);
-        if (surprising == nullptr && !one.known) surprising = one.name;
+        if (one.known) continue;
+        const bool behind = one.layer && *one.layer >= layers;
+        if (behind && *one.layer >= layers + further)
+            return error{
+                format("{}: tensor {} is of layer {}; layers 0 to {} are counted (by {})",
+                       directory_.string(), shown(*one.name), *one.layer, layers + further - 1,
+                       is_gguf(directory_) ? "block_count"
+                                           : "num_hidden_layers and num_nextn_predict_layers")};
+        if (surprising == nullptr && !behind) surprising = one.name;
     }
     if (surprising != nullptr)
         log_warning(format("{}: some tensors are used by no part of {}, for example {}",
                            directory_.string(), config_.architecture, shown(*surprising)));
+    return success();
 }
 
 std::vector<const mlp_weights *> experts_of(const model &of) {

@@ -13,7 +13,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/result.h"
@@ -65,11 +67,14 @@ protected:
         uint64_t bytes;
         bool used;
         bool known;  // files carry it along: nobody is surprised that it has no use
+        std::optional<uint64_t> layer;  // none: it is of the whole model
     };
     model() = default;
     // What the files hold, and what of it the model does not use, to sizes_; warns where that is a
-    // surprise.
-    void count_tensors(uint32_t files, const std::vector<stored> &all);
+    // surprise. Layers that the configuration does not count are an error.
+    status count_tensors(uint32_t files, const std::vector<stored> &all);
+    // The number that follows `prefix` at the front of a name.
+    static std::optional<uint64_t> layer_of(std::string_view name, std::string_view prefix);
     std::filesystem::path directory_;
     model_config config_;
     generation_config generation_;

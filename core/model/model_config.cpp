@@ -367,6 +367,7 @@ void read_dense_layers(config_reader &reader, const architecture &row, model_con
 
 void read_sizes(config_reader &reader, const architecture &row, model_config &config) {
     config.layers = reader.count({"num_hidden_layers"}, 1, layers_max);
+    config.further_layers = reader.count({"num_nextn_predict_layers"}, 0, layers_max, 0);
     config.hidden = reader.count({"hidden_size"}, 1, hidden_max);
     config.vocabulary = reader.count({"vocab_size"}, 1, vocabulary_max);
     config.positions_max = reader.count({"max_position_embeddings"}, 1, positions_limit);

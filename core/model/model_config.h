@@ -97,6 +97,7 @@ struct packing_config {
 struct model_config {
     std::string architecture;  // "qwen2_moe", as in model_type
     uint32_t layers = 0;
+    uint32_t further_layers = 0;  // behind them: they predict further tokens, and have no use here
     uint32_t hidden = 0;
     uint32_t vocabulary = 0;
     uint32_t positions_max = 0;

@@ -19,6 +19,10 @@ using namespace moorage::test;
 
 namespace {
 
+// Of two layers, with a tied head.
+const std::filesystem::path small_model = std::filesystem::path(MOORAGE_SOURCE_DIR) /
+                                          "tests/golden/quantised/models/qwen3moe-tied-iq4_nl.gguf";
+
 std::string refusal(const std::vector<std::byte> &bytes) {
     const auto parsed = parse_gguf(bytes, "a.gguf");
     return parsed ? "" : parsed.failure().text;
@@ -218,6 +222,25 @@ TEST_CASE("what metadata asks for and nothing computes is refused") {
     gguf_maker dense;
     dense.text("general.architecture", "llama").number("llama.block_count", 1);
     CHECK(says(config_refusal(dense), "llama.embedding_length is missing"));
+}
+
+TEST_CASE("layers behind those that are counted are refused, unless they predict further tokens") {
+    const scratch_directory place;
+    const std::filesystem::path path = place.path() / "a.gguf";
+    const auto text = [&](const std::string &bytes) {
+        write_file(path, bytes);
+        const auto opened = open_model(path);
+        return opened ? "layers " + std::to_string((*opened)->config().layers)
+                      : opened.failure().text;
+    };
+    const std::string whole = read_file(small_model),
+                      cut = with_value(whole, "qwen3moe.block_count", 1);
+    CHECK(text(whole) == "layers 2");
+    CHECK(says(text(cut), "tensor blk.1."));
+    CHECK(says(text(cut), "is of layer 1; layers 0 to 0 are counted (by block_count)"));
+    gguf_maker further;
+    further.number("qwen3moe.nextn_predict_layers", 1);
+    CHECK(text(with_keys(whole, further)) == "layers 1");
 }
 
 TEST_CASE("byte-level tokenizers, whose cuts have a name") {

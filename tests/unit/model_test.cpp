@@ -391,6 +391,16 @@ TEST_CASE("what is wrong is named: tensors") {
                                              raw<uint8_t>({1, 2, 3})};
     place.write_weights(file);
     CHECK(opened(place.path())->sizes().unused_bytes == 3);
+    // Of three layers and one for further tokens, these are two too many.
+    place.edit_config({{"num_nextn_predict_layers", nullptr}});
+    CHECK(holds(refusal(place.path()),
+                "tensor model.layers.3.eh_proj.weight is of layer 3; "
+                "layers 0 to 2 are counted (by num_hidden_layers"));
+    place.edit_config({{"num_hidden_layers", 2}, {"num_nextn_predict_layers", 1}});
+    CHECK(holds(refusal(place.path()), "is of layer 3; layers 0 to 2 are counted"));
+    place.edit_config({{"num_hidden_layers", 2}, {"num_nextn_predict_layers", 2}});
+    CHECK(opened(place.path())->config().layers == 2);
+    place.edit_config({{"num_hidden_layers", 3}});
 
     std::string cut = read_file(golden_directory("deepseek_v3") / "model.safetensors");
     cut.resize(cut.size() - 100);
