@@ -21,17 +21,16 @@ constexpr std::pair<std::string_view, rope_kind> kinds[] = {
     {"su", rope_kind::longrope},  // its name in the first Phi-3 files
 };
 
-// The parameters of rope_parameters may be given per layer type; then all have to be the same.
-const json *parameters_of(config_reader &reader) {
-    const json *found = reader.object({"rope_parameters", "rope_scaling"});
+// What a key holds, which may be given per layer type; then all have to be the same. Null: nothing.
+const json *parameters_of(config_reader &reader, const char *key) {
+    const json *found = reader.object({key});
     if (found == nullptr || found->empty()) return nullptr;
     const json *first = nullptr;
-    for (const auto &[key, value] : found->items()) {
+    for (const auto &[type, value] : found->items()) {
         if (!value.is_object()) continue;
         if (first != nullptr && *first != value)
-            reader.fail(
-                "rope_parameters",
-                format("differs between layer types ({}); all the same is supported", shown(key)));
+            reader.fail(key, format("differs between layer types ({}); all the same is supported",
+                                    shown(type)));
         first = &value;
     }
     return first != nullptr ? first : found;
@@ -109,15 +108,25 @@ double yarn_mscale(double factor, double mscale) {
 
 void read_rope(config_reader &reader, const architecture &row, model_config &config) {
     rope_config &rope = config.rope;
-    const json *given = parameters_of(reader);
+    // rope_scaling, which model cards tell to add, is in place of rope_parameters, as in
+    // transformers.
+    const json *parameters = parameters_of(reader, "rope_parameters"),
+               *given = parameters_of(reader, "rope_scaling");
     const json none = json::object();
-    config_reader scaling(given != nullptr ? *given : none, reader.name() + ": rope");
+    if (parameters == nullptr) parameters = &none;
+    config_reader scaling(given != nullptr ? *given : *parameters, reader.name() + ": rope");
+    config_reader other(*parameters, reader.name() + ": rope");
 
-    config_reader &theta = scaling.has({"rope_theta"}) ? scaling : reader;
-    rope.theta = theta.number({"rope_theta"}, 1.001, theta_max);
+    // Where it leaves something out, transformers takes the architecture's; here the model's stays.
+    const auto of_key = [&](const char *key) -> config_reader & {
+        for (config_reader *one : {&scaling, &reader, &other})
+            if (one->has({key})) return *one;
+        return reader;
+    };
+    rope.theta = of_key("rope_theta").number({"rope_theta"}, 1.001, theta_max);
     if (config.attention.kind == attention_kind::grouped) {
-        config_reader &partial = scaling.has({"partial_rotary_factor"}) ? scaling : reader;
-        const double share = partial.number({"partial_rotary_factor"}, 1e-3, 1, row.partial_rotary);
+        const double share = of_key("partial_rotary_factor")
+                                 .number({"partial_rotary_factor"}, 1e-3, 1, row.partial_rotary);
         rope.dimensions = static_cast<uint32_t>(config.attention.head_dim * share);
         if (rope.dimensions < 2 || rope.dimensions % 2 != 0)
             reader.fail("partial_rotary_factor",
@@ -130,6 +139,7 @@ void read_rope(config_reader &reader, const architecture &row, model_config &con
         reader.count({"original_max_position_embeddings"}, 1, positions_max, config.positions_max);
     read_scaling(scaling, rope, config.positions_max);
     reader.adopt(scaling);
+    reader.adopt(other);
 }
 
 }  // namespace moorage::core

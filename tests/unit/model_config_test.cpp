@@ -230,6 +230,14 @@ TEST_CASE("old and new spellings give the same configuration") {
         CHECK(config.rope.beta_fast == 32);
         CHECK(config.rope.truncate);
     }
+    // What model cards tell to add to a new file is in place of what it has.
+    json both = edited("qwen3_moe",
+                       {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}});
+    both["rope_scaling"] = old["rope_scaling"];
+    CHECK(parsed(both).rope.kind == rope_kind::yarn);
+    CHECK(parsed(both).rope.theta == 5000);
+    both["rope_scaling"] = json::object();
+    CHECK(parsed(both).rope.kind == rope_kind::plain);
     // Where yarn has no factor, the lengths give it: 256 positions now, 64 before.
     json derived = old;
     derived["rope_scaling"].erase("factor");
