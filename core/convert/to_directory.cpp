@@ -20,6 +20,7 @@
 #include "core/model/architectures.h"
 #include "core/model/config_difference.h"
 #include "core/model/gguf_config.h"
+#include "core/model/gguf_reader.h"
 #include "core/model/named_parts.h"
 
 namespace moorage::core {
@@ -219,8 +220,10 @@ result<std::vector<side_file>> side_files(const convert_request &what, const mod
             const json ends = {{"eos_token_id", of.generation().end_ids}};
             files.push_back({"generation_config.json", ends.dump(2) + "\n"});
         }
-        if (const auto text = gguf_text(opened->metadata(), "tokenizer.chat_template"))
+        gguf_reader in(*opened, "tokenizer.");
+        if (const auto text = in.text("chat_template"))
             files.push_back({"chat_template.jinja", std::string(*text)});
+        if (in.failed()) return in.failure();
         return files;
     }
     for (const char *name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json",

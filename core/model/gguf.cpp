@@ -473,10 +473,4 @@ std::optional<std::string_view> gguf_text(const gguf_metadata &of, std::string_v
     return text == nullptr ? std::nullopt : std::optional(*text);
 }
 
-std::optional<bool> gguf_flag(const gguf_metadata &of, std::string_view key) {
-    const auto found = of.find(key);
-    const auto *flag = found == of.end() ? nullptr : std::get_if<bool>(&found->second);
-    return flag == nullptr ? std::nullopt : std::optional(*flag);
-}
-
 }  // namespace moorage::core

@@ -129,10 +129,10 @@ private:
     std::map<std::string_view, size_t> numbers_;
 };
 
-// The value of a key as a number, a text, ...; none: another type, or no such key.
+// The value of a key as a number, a text, ...; none: another type, or no such key. gguf_reader.h
+// tells the two apart.
 std::optional<double> gguf_number(const gguf_metadata &of, std::string_view key);
 std::optional<uint64_t> gguf_count(const gguf_metadata &of, std::string_view key);
 std::optional<std::string_view> gguf_text(const gguf_metadata &of, std::string_view key);
-std::optional<bool> gguf_flag(const gguf_metadata &of, std::string_view key);
 
 }  // namespace moorage::core

@@ -10,6 +10,7 @@
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/model/architectures.h"
+#include "core/model/gguf_reader.h"
 #include "core/model/weight_values.h"
 
 namespace moorage::core {
@@ -53,12 +54,14 @@ const gguf_architecture *architecture_of(const gguf_files &of) {
 
 class config_builder {
 public:
-    config_builder(const gguf_files &of, const gguf_architecture &row) : of_(of), row_(row) {}
+    config_builder(const gguf_files &of, const gguf_architecture &row)
+        : of_(of), row_(row), in_(of, format("{}.", row.name)) {}
 
     // In the words of a config.json.
     result<json> words_of() {
         for (const auto &[key, why] : unsupported_keys)
-            if (of_.metadata().contains(full(key))) fail(key, format("is given; {}", why));
+            if (of_.metadata().contains(format("{}.{}", row_.name, key)))
+                in_.fail(key, format("is given; {}", why));
         json config = json::object();
         config["model_type"] = model();
         read_sizes(config);
@@ -66,7 +69,7 @@ public:
         read_experts(config);
         read_router(config);
         read_rope(config);
-        if (failure_) return *failure_;
+        if (in_.failed()) return in_.failure();
         return config;
     }
     result<model_config> build() {
@@ -78,47 +81,19 @@ public:
     }
 
 private:
-    std::string full(std::string_view key) const { return format("{}.{}", row_.name, key); }
     // What errors call the keys that config.json has for those of the file.
     std::string words() const { return format("{}: in the words of config.json", of_.place()); }
-    void fail(std::string_view key, const std::string &what) {
-        if (!failure_) failure_ = error{format("{}: {} {}", of_.place(), full(key), what)};
-    }
 
-    // A number, or a list of the same number for each layer.
-    std::optional<double> number(std::string_view key) {
-        const auto found = of_.metadata().find(full(key));
-        if (found == of_.metadata().end()) return std::nullopt;
-        if (const auto *list = std::get_if<gguf_numbers>(&found->second)) {
-            if (list->count == 0) return std::nullopt;
-            for (uint64_t i = 1; i < list->count; ++i)
-                if (list->at(i) != list->at(0))
-                    fail(key, "differs between layers; the same for all is supported");
-            return list->at(0);
-        }
-        const auto value = gguf_number(of_.metadata(), full(key));
-        if (!value || !std::isfinite(*value)) fail(key, "is no number");
-        return value;
-    }
-    std::optional<uint64_t> count(std::string_view key) {
-        const auto value = number(key);
-        if (!value) return std::nullopt;
-        if (*value < 0 || *value > 0x1p53 || *value != std::floor(*value)) {
-            fail(key, format("is {:g}; a whole number is needed", *value));
-            return 0;
-        }
-        return static_cast<uint64_t>(*value);
-    }
     uint64_t needed(std::string_view key) {
-        const auto value = count(key);
-        if (!value) fail(key, "is missing");
+        const auto value = in_.count(key);
+        if (!value) in_.fail(key, "is missing");
         return value.value_or(0);
     }
     void put(json &config, const char *name, std::string_view key) {
-        if (const auto value = number(key)) config[name] = *value;
+        if (const auto value = in_.number(key)) config[name] = *value;
     }
     void put_count(json &config, const char *name, std::string_view key) {
-        if (const auto value = count(key)) config[name] = *value;
+        if (const auto value = in_.count(key)) config[name] = *value;
     }
 
     const gguf_tensor *tensor(const std::string &name) const { return of_.find(name); }
@@ -131,7 +106,7 @@ private:
     bool in_layers(std::string_view name) const { return of_layers(name) != nullptr; }
 
     std::string model() {
-        const bool sigmoid = count("expert_gating_func") == gating_sigmoid;
+        const bool sigmoid = in_.count("expert_gating_func") == gating_sigmoid;
         return row_.model == std::string_view("deepseek_v2") && sigmoid ? "deepseek_v3"
                                                                         : row_.model;
     }
@@ -139,9 +114,9 @@ private:
 
     void read_sizes(json &config) {
         layers_ = needed("block_count");
-        const uint64_t further = count("nextn_predict_layers").value_or(0);
+        const uint64_t further = in_.count("nextn_predict_layers").value_or(0);
         if (further >= std::max<uint64_t>(layers_, 1))
-            fail("nextn_predict_layers", format("is {} of {} layers", further, layers_));
+            in_.fail("nextn_predict_layers", format("is {} of {} layers", further, layers_));
         // Limits on layers are config.json's; here it only has to end.
         layers_ = std::min<uint64_t>(layers_ - std::min(further, layers_), 1 << 16);
         config["num_hidden_layers"] = layers_;
@@ -150,13 +125,12 @@ private:
         config["max_position_embeddings"] = needed("context_length");
         const gguf_tensor *embedding = tensor("token_embd.weight");
         if (embedding == nullptr || embedding->shape.size() != 2)
-            failure_ = failure_.value_or(error{format(
-                "{}: tensor token_embd.weight, of two dimensions, is missing", of_.place())});
+            in_.fail("tensor token_embd.weight, of two dimensions, is missing");
         else
             config["vocab_size"] = embedding->shape[0];
-        const auto epsilon = number("attention.layer_norm_rms_epsilon");
-        const auto other = number("attention.layer_norm_epsilon");
-        if (!epsilon && !other) fail("attention.layer_norm_rms_epsilon", "is missing");
+        const auto epsilon = in_.number("attention.layer_norm_rms_epsilon");
+        const auto other = in_.number("attention.layer_norm_epsilon");
+        if (!epsilon && !other) in_.fail("attention.layer_norm_rms_epsilon", "is missing");
         config["rms_norm_eps"] = epsilon ? *epsilon : other.value_or(0);
         config["tie_word_embeddings"] = tensor("output.weight") == nullptr;
         config["lm_head_bias"] = tensor("output.bias") != nullptr;
@@ -168,15 +142,16 @@ private:
     void read_attention(json &config) {
         const uint64_t heads = needed("attention.head_count");
         config["num_attention_heads"] = heads;
-        rotated_ = count("rope.dimension_count").value_or(0);
+        rotated_ = in_.count("rope.dimension_count").value_or(0);
         if (latent()) return read_latent(config);
         const uint64_t width = config["hidden_size"].get<uint64_t>();
-        head_dim_ = count("attention.key_length").value_or(heads == 0 ? 0 : width / heads);
-        const uint64_t values = count("attention.value_length").value_or(head_dim_);
+        head_dim_ = in_.count("attention.key_length").value_or(heads == 0 ? 0 : width / heads);
+        const uint64_t values = in_.count("attention.value_length").value_or(head_dim_);
         if (values != head_dim_)
-            fail("attention.value_length", format("is {}, and attention.key_length {}; the same is "
-                                                  "supported",
-                                                  values, head_dim_));
+            in_.fail("attention.value_length",
+                     format("is {}, and attention.key_length {}; the same is "
+                            "supported",
+                            values, head_dim_));
         config["head_dim"] = head_dim_;
         put_count(config, "num_key_value_heads", "attention.head_count_kv");
         const bool bias = in_layers("attn_q.bias") || in_layers("attn_qkv.bias");
@@ -185,21 +160,21 @@ private:
         put(config, "attention_multiplier", "attention.scale");
         if (!config.contains("attention_multiplier") && head_dim_ != 0)
             config["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(head_dim_));
-        if (number("attention.clamp_kqv").value_or(0) > 0)
+        if (in_.number("attention.clamp_kqv").value_or(0) > 0)
             put(config, "clip_qkv", "attention.clamp_kqv");
-        if (row_.slides && count("attention.sliding_window").value_or(0) > 0)
+        if (row_.slides && in_.count("attention.sliding_window").value_or(0) > 0)
             put_count(config, "sliding_window", "attention.sliding_window");
     }
 
     // Files of before 2025-04 have kv_b as one matrix and give the sizes of the heads as
     // key_length; newer ones give those of the compressed cache there.
     void read_latent(json &config) {
-        const auto key = count("attention.key_length_mla"),
-                   value = count("attention.value_length_mla");
+        const auto key = in_.count("attention.key_length_mla"),
+                   value = in_.count("attention.value_length_mla");
         const uint64_t whole = key ? *key : needed("attention.key_length");
         if (rotated_ == 0 || rotated_ >= whole)
-            fail("rope.dimension_count",
-                 format("is {} of heads of {}; a part is needed", rotated_, whole));
+            in_.fail("rope.dimension_count",
+                     format("is {} of heads of {}; a part is needed", rotated_, whole));
         config["qk_rope_head_dim"] = rotated_;
         config["qk_nope_head_dim"] = whole - std::min(rotated_, whole);
         config["v_head_dim"] = value ? *value : needed("attention.value_length");
@@ -212,24 +187,23 @@ private:
         config["num_experts"] = needed("expert_count");
         config["num_experts_per_tok"] = needed("expert_used_count");
         if (config["num_experts"] == 0)
-            fail("expert_count", "is 0; models with experts are supported");
+            in_.fail("expert_count", "is 0; models with experts are supported");
         const uint64_t inner = expert_rows();
-        const auto said = count("expert_feed_forward_length");
+        const auto said = in_.count("expert_feed_forward_length");
         if (said && *said != 0 && inner != 0 && *said != inner)
-            fail("expert_feed_forward_length",
-                 format("is {}, but experts have {} rows", *said, inner));
+            in_.fail("expert_feed_forward_length",
+                     format("is {}, but experts have {} rows", *said, inner));
         const auto *row = find_architecture(model());
-        const uint64_t dense = count("feed_forward_length").value_or(0);
+        const uint64_t dense = in_.count("feed_forward_length").value_or(0);
         config["intermediate_size"] = dense;
         config[row->expert_size_key] = inner;
         if (row->dense == dense_rule::first)
-            config["first_k_dense_replace"] = count("leading_dense_block_count").value_or(0);
+            config["first_k_dense_replace"] = in_.count("leading_dense_block_count").value_or(0);
         const gguf_tensor *shared = of_layers("ffn_up_shexp.weight");
         const uint64_t shared_rows = shared == nullptr ? 0 : shared->shape.front();
         if (row->shared == shared_rule::none && shared != nullptr)
-            failure_ = failure_.value_or(
-                error{format("{}: tensor {}: shared experts are not supported for {}", of_.place(),
-                             shared->name, row_.name)});
+            in_.fail(format("tensor {}: shared experts are not supported for {}", shared->name,
+                            row_.name));
         if (row->shared == shared_rule::sized)
             config["shared_expert_intermediate_size"] = shared_rows;
         if (row->shared == shared_rule::counted && inner != 0)
@@ -239,27 +213,26 @@ private:
     uint64_t expert_rows() {
         if (const auto *down = of_layers("ffn_down_exps.weight")) return down->shape.back();
         if (const auto *down = of_layers("ffn_down.0.weight")) return down->shape.back();
-        failure_ = failure_.value_or(error{format(
-            "{}: no layer has ffn_down_exps.weight, the experts of the layer", of_.place())});
+        in_.fail("no layer has ffn_down_exps.weight, the experts of the layer");
         return 0;
     }
 
     void read_router(json &config) {
         const architecture &row = *find_architecture(model());
-        const uint64_t gating = count("expert_gating_func").value_or(gating_unsaid);
+        const uint64_t gating = in_.count("expert_gating_func").value_or(gating_unsaid);
         const bool sigmoid = row.score == score_kind::sigmoid;
         const bool late = row.score == score_kind::softmax_of_chosen && gating == gating_late;
         if (gating != gating_unsaid && !late &&
             gating != (sigmoid ? gating_sigmoid : gating_softmax))
-            fail("expert_gating_func", format("is {}; for {} {} is supported", gating, row_.name,
-                                              sigmoid ? "2 (sigmoid)" : "1 (softmax)"));
+            in_.fail("expert_gating_func",
+                     format("is {}; for {} {} is supported", gating, row_.name,
+                            sigmoid ? "2 (sigmoid)" : "1 (softmax)"));
         if (row.normalise == norm_weights_rule::by_key || row.grouped_routing)
-            config["norm_topk_prob"] =
-                gguf_flag(of_.metadata(), full("expert_weights_norm")).value_or(row_.normalises);
+            config["norm_topk_prob"] = in_.flag("expert_weights_norm").value_or(row_.normalises);
         if (!row.grouped_routing) return;
-        const double scale = number("expert_weights_scale").value_or(0);
+        const double scale = in_.number("expert_weights_scale").value_or(0);
         config["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;
-        const uint64_t groups = count("expert_group_count").value_or(0);
+        const uint64_t groups = in_.count("expert_group_count").value_or(0);
         if (groups <= 1) return;
         config["n_group"] = groups;
         put_count(config, "topk_group", "expert_group_used_count");
@@ -267,7 +240,7 @@ private:
     }
 
     void read_rope(json &config) {
-        json rope = {{"rope_theta", number("rope.freq_base").value_or(10000.0)},
+        json rope = {{"rope_theta", in_.number("rope.freq_base").value_or(10000.0)},
                      {"rope_type", "default"}};
         // Half more than the count: the share is cut to a whole number again.
         if (!latent() && rotated_ != 0 && head_dim_ != 0)
@@ -277,42 +250,41 @@ private:
                     : (static_cast<double>(rotated_) + 0.5) / static_cast<double>(head_dim_);
         else if (!latent())
             rope["partial_rotary_factor"] = 1.0;
-        const std::string type(
-            gguf_text(of_.metadata(), full("rope.scaling.type")).value_or("none"));
+        const std::string type(in_.text("rope.scaling.type").value_or("none"));
         if (type == "linear" || type == "yarn")
-            rope["factor"] = number("rope.scaling.factor").value_or(1.0);
-        if (const auto trained = count("rope.scaling.original_context_length"))
+            rope["factor"] = in_.number("rope.scaling.factor").value_or(1.0);
+        if (const auto trained = in_.count("rope.scaling.original_context_length"))
             rope["original_max_position_embeddings"] = *trained;
         if (tensor("rope_freqs.weight") != nullptr)
             read_factors(rope, "rope_freqs.weight", "rope_freqs.weight", 1);
         else if (tensor("rope_factors_long.weight") != nullptr)
             read_factors(rope, "rope_factors_short.weight", "rope_factors_long.weight",
-                         number("rope.scaling.attn_factor").value_or(1));
+                         in_.number("rope.scaling.attn_factor").value_or(1));
         else if (type == "yarn")
             read_yarn(rope);
         else if (type == "linear")
             rope["rope_type"] = "linear";
         else if (type != "none")
-            fail("rope.scaling.type",
-                 format("is {}; none, linear, yarn and factors in tensors are supported",
-                        shown(type)));
+            in_.fail("rope.scaling.type",
+                     format("is {}; none, linear, yarn and factors in tensors are supported",
+                            shown(type)));
         config["rope_parameters"] = rope;
     }
     void read_yarn(json &rope) {
         rope["rope_type"] = "yarn";
-        if (const auto fast = number("rope.scaling.yarn_beta_fast")) rope["beta_fast"] = *fast;
-        if (const auto slow = number("rope.scaling.yarn_beta_slow")) rope["beta_slow"] = *slow;
+        if (const auto fast = in_.number("rope.scaling.yarn_beta_fast")) rope["beta_fast"] = *fast;
+        if (const auto slow = in_.number("rope.scaling.yarn_beta_slow")) rope["beta_slow"] = *slow;
         // gpt-oss' published bounds are not rounded; llama.cpp rounds them.
         if (row_.name == std::string_view("gpt-oss")) rope["truncate"] = false;
         const double factor = rope["factor"].get<double>();
         const double usual = factor <= 1 ? 1 : 0.1 * std::log(factor) + 1;
-        if (const auto own = number("rope.scaling.attn_factor"))
+        if (const auto own = in_.number("rope.scaling.attn_factor"))
             rope["attention_factor"] = *own * usual;
         if (!latent()) return;
         // Cosines stay as they are; the scores are scaled instead.
         rope["attention_factor"] = 1.0;
         rope["mscale"] = rope["mscale_all_dim"] =
-            number("rope.scaling.yarn_log_multiplier").value_or(0) / 0.1;
+            in_.number("rope.scaling.yarn_log_multiplier").value_or(0) / 0.1;
     }
     // Each pair's frequency is divided by its number.
     void read_factors(json &rope, const char *short_name, const char *long_name, double magnitude) {
@@ -320,10 +292,8 @@ private:
             std::vector<float> values;
             const gguf_tensor *found = tensor(name);
             if (found == nullptr || found->shape.size() != 1 || found->shape[0] > (1 << 16)) {
-                failure_ = failure_.value_or(
-                    error{format("{}: tensor {}, a vector of a number for each rotated pair, is "
-                                 "missing",
-                                 of_.place(), name)});
+                in_.fail(format("tensor {}, a vector of a number for each rotated pair, is missing",
+                                name));
                 return values;
             }
             values.resize(found->shape[0]);
@@ -340,7 +310,7 @@ private:
 
     const gguf_files &of_;
     const gguf_architecture &row_;
-    std::optional<error> failure_;
+    gguf_reader in_;
     uint64_t layers_ = 0, head_dim_ = 0, rotated_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/gguf_config.h"
+#include "core/model/gguf_reader.h"
 #include "core/model/gguf_weights.h"
 #include "core/model/weight_values.h"
 
@@ -28,7 +29,7 @@ public:
         if (!config) return config.failure();
         made->config_ = std::move(*config);
         if (const status done = made->bind(parts); !done) return done.failure();
-        made->read_generation();
+        if (const status done = made->read_generation(); !done) return done.failure();
         return std::unique_ptr<model>(std::move(made));
     }
 
@@ -69,17 +70,15 @@ private:
     }
 
     // Without a chance in the file, text is greedy.
-    void read_generation() {
-        const auto id = [&](const char *key) -> std::optional<int32_t> {
-            const auto value = gguf_count(files_.metadata(), format("tokenizer.ggml.{}", key));
-            if (!value || *value >= config_.vocabulary) return std::nullopt;
-            return static_cast<int32_t>(*value);
-        };
-        generation_.begin_id = id("bos_token_id").value_or(-1);
+    status read_generation() {
+        gguf_reader in(files_, "tokenizer.ggml.");
+        generation_.begin_id = in.id("bos_token_id", config_.vocabulary).value_or(-1);
         for (const char *key : {"eos_token_id", "eot_token_id", "eom_token_id"})
-            if (const auto end = id(key);
+            if (const auto end = in.id(key, config_.vocabulary);
                 end && std::ranges::find(generation_.end_ids, *end) == generation_.end_ids.end())
                 generation_.end_ids.push_back(*end);
+        if (in.failed()) return in.failure();
+        return success();
     }
 
     gguf_files files_;

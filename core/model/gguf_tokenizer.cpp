@@ -13,6 +13,7 @@
 #include "core/base/json.h"
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
+#include "core/model/gguf_reader.h"
 #include "core/model/tokenizer_parts.h"
 #include "core/model/tokenizer_reader.h"
 #include "core/model/unicode.h"
@@ -108,7 +109,8 @@ const pre_tokenizer *find_pre(std::string_view name) {
 
 class tokenizer_builder {
 public:
-    explicit tokenizer_builder(const gguf_files &of) : of_(of), keys_(of.metadata()) {}
+    explicit tokenizer_builder(const gguf_files &of)
+        : of_(of), keys_(of.metadata()), in_(of, "tokenizer.ggml.") {}
 
     result<tokenizer_parts> build(std::string_view model) {
         if (const status done = read_tokens(); !done) return done.failure();
@@ -239,8 +241,8 @@ private:
 
     // The text's bytes in GPT-2's alphabet, cut by the patterns.
     result<bpe> merged_by_rank(tokenizer_json &root) {
-        const std::string_view name =
-            gguf_text(keys_, "tokenizer.ggml.pre").value_or(std::string_view("default"));
+        const std::string_view name = in_.text("pre").value_or("default");
+        if (in_.failed()) return in_.failure();
         pre_ = find_pre(name);
         if (pre_ == nullptr)
             return refusal("pre", format("is {}; supported are {}", shown(name),
@@ -310,14 +312,15 @@ private:
                 merge_ranks.push_back(ranks[(*scores)[id]]);
             });
         }
-        const bool prefix = gguf_flag(keys_, "tokenizer.ggml.add_space_prefix").value_or(true);
+        const bool prefix = in_.flag("add_space_prefix").value_or(true);
         describe_spaces(prefix, root);
         bpe_rules rules;
         rules.byte_fallback = true;
         rules.fuse_unknown = true;
         rules.hidden_from = static_cast<int32_t>(tokens_.size());
-        const auto unknown_id = gguf_count(keys_, "tokenizer.ggml.unknown_token_id").value_or(0);
-        if (unknown_id < tokens_.size()) rules.unknown_token = tokens_[unknown_id];
+        const int32_t unknown_id = in_.id("unknown_token_id", tokens_.size()).value_or(0);
+        if (in_.failed()) return in_.failure();
+        rules.unknown_token = tokens_[static_cast<size_t>(unknown_id)];
         return make_bpe(merges, std::move(rules), merge_ranks);
     }
 
@@ -326,11 +329,11 @@ private:
         const result<std::vector<double>> scores = read_scores();
         if (!scores) return scores.failure();
         unigram_rules rules;
-        rules.space_before = gguf_flag(keys_, "tokenizer.ggml.add_space_prefix").value_or(false);
-        rules.merge_spaces =
-            gguf_flag(keys_, "tokenizer.ggml.remove_extra_whitespaces").value_or(false);
-        rules.unknown_id = static_cast<int32_t>(std::min<uint64_t>(
-            gguf_count(keys_, "tokenizer.ggml.unknown_token_id").value_or(2), tokens_.size() - 1));
+        rules.space_before = in_.flag("add_space_prefix").value_or(false);
+        rules.merge_spaces = in_.flag("remove_extra_whitespaces").value_or(false);
+        rules.unknown_id = in_.id("unknown_token_id", tokens_.size())
+                               .value_or(std::min<int32_t>(2, int32_t(tokens_.size()) - 1));
+        if (in_.failed()) return in_.failure();
         std::vector<unigram_piece> pieces;
         double least = 0;
         for (size_t id = 0; id < tokens_.size(); ++id) {
@@ -343,6 +346,8 @@ private:
         rules.unknown_score = least - 10;
         const auto map = keys_.find("tokenizer.ggml.precompiled_charsmap");
         const auto *bytes = map == keys_.end() ? nullptr : std::get_if<gguf_numbers>(&map->second);
+        if (map != keys_.end() && bytes == nullptr)
+            return refusal("precompiled_charsmap", "is no list of numbers");
         result<unigram> model = unigram::make(
             pieces, rules, bytes == nullptr ? std::span<const std::byte>() : bytes->bytes);
         if (!model) return refusal("precompiled_charsmap", model.failure().text);
@@ -399,26 +404,26 @@ private:
     }
 
     // The tokens around every text.
-    status add_frame(bool scored, bool ends, tokenizer_parts &parts) const {
+    status add_frame(bool scored, bool ends, tokenizer_parts &parts) {
         const auto add = [&](const char *flag, bool otherwise, const char *key,
-                             std::vector<int32_t> &to) -> status {
-            if (!gguf_flag(keys_, format("tokenizer.ggml.{}", flag)).value_or(otherwise))
-                return success();
-            const auto id = gguf_count(keys_, format("tokenizer.ggml.{}", key));
-            if (!id || *id >= tokens_.size())
-                return refusal(key, format("is no token, and {} asks for it", flag));
-            to.push_back(static_cast<int32_t>(*id));
-            return success();
+                             std::vector<int32_t> &to) {
+            if (!in_.flag(flag).value_or(otherwise)) return;
+            if (const auto id = in_.id(key, tokens_.size()))
+                to.push_back(*id);
+            else
+                in_.fail(key, format("is no token, and {} asks for it", flag));
         };
         const bool begins = scored || (pre_ != nullptr && pre_->begins);
-        if (const status done = add("add_bos_token", begins, "bos_token_id", parts.prefix); !done)
-            return done;
-        return add("add_eos_token", ends, "eos_token_id", parts.suffix);
+        add("add_bos_token", begins, "bos_token_id", parts.prefix);
+        add("add_eos_token", ends, "eos_token_id", parts.suffix);
+        if (in_.failed()) return in_.failure();
+        return success();
     }
 
     static constexpr size_t piece_bytes_max = 1024;
     const gguf_files &of_;
     const gguf_metadata &keys_;
+    gguf_reader in_;
     gguf_texts tokens_;
     gguf_texts hidden_;  // characters that merge and are no tokens
     std::vector<uint8_t> kinds_;
@@ -431,7 +436,9 @@ private:
 }  // namespace
 
 result<std::unique_ptr<tokenizer>> open_gguf_tokenizer(const gguf_files &of) {
-    const auto model = gguf_text(of.metadata(), "tokenizer.ggml.model");
+    gguf_reader in(of, "tokenizer.ggml.");
+    const auto model = in.text("model");
+    if (in.failed()) return in.failure();
     if (!model || *model == "none" || *model == "no_vocab") return std::unique_ptr<tokenizer>();
     if (*model != "gpt2" && *model != "llama" && *model != "t5")
         return error{

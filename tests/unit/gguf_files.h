@@ -130,10 +130,12 @@ inline std::string with_keys(std::string file, gguf_maker further) {
                        further.keys.bytes.size());
 }
 
-// A file whose key of that name, of 32 bits, has another value.
-inline std::string with_value(std::string file, const std::string &key, uint32_t value) {
-    const size_t at = file.find(key) + key.size() + sizeof(uint32_t);
-    return file.replace(at, sizeof value, reinterpret_cast<const char *>(&value), sizeof value);
+// A file whose key of that name, of 32 bits, has another value, of that type (4: u32).
+inline std::string with_value(std::string file, const std::string &key, uint32_t value,
+                              uint32_t type = 4) {
+    const uint32_t both[] = {type, value};
+    return file.replace(file.find(key) + key.size(), sizeof both,
+                        reinterpret_cast<const char *>(both), sizeof both);
 }
 
 }  // namespace moorage::test

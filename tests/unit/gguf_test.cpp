@@ -3,10 +3,12 @@
 // one thing wrong; a right one cut at every byte; split models with parts missing or mixed up.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 
 #include "core/model/gguf_config.h"
+#include "core/model/gguf_reader.h"
 #include "core/model/gguf_tokenizer.h"
 #include "core/model/model.h"
 #include "tests/unit/gguf_files.h"
@@ -81,7 +83,7 @@ TEST_CASE("a header is read as it is written") {
     CHECK(gguf_text(keys, "general.architecture") == "llama");
     CHECK(gguf_count(keys, "llama.block_count") == 2);
     CHECK(gguf_number(keys, "llama.rope.freq_base") == 1e6);
-    CHECK(gguf_flag(keys, "a.flag") == true);
+    CHECK(std::get<bool>(keys.at("a.flag")));
     CHECK_FALSE(gguf_count(keys, "a.flag"));
     CHECK_FALSE(gguf_text(keys, "nothing"));
     const auto &list = std::get<gguf_numbers>(keys.at("a.list"));
@@ -241,6 +243,77 @@ TEST_CASE("layers behind those that are counted are refused, unless they predict
     gguf_maker further;
     further.number("qwen3moe.nextn_predict_layers", 1);
     CHECK(text(with_keys(whole, further)) == "layers 1");
+}
+
+TEST_CASE("a key of another type is refused, not taken for absent") {
+    gguf_maker made;
+    made.number("a.number", 7).real("a.real", 7).flag("a.flag", true).text("a.text", "7");
+    made.numbers("a.same", {3, 3}).numbers("a.differ", {3, 4}).reals("a.reals", {3});
+    made.numbers("a.below", {-1}).real("a.nan", std::nanf("")).number("a.none", 0xffffffff);
+    const std::vector<std::byte> bytes = made.make();
+    const auto files = gguf_files::parse(bytes, "a.gguf");
+    REQUIRE(files.ok());
+    const auto text = [&](auto read) {
+        gguf_reader in(*files, "a.");
+        read(in);
+        return in.failed() ? in.failure().text : "";
+    };
+    CHECK(text([](auto &in) {
+              CHECK(in.number("real") == 7);
+              CHECK(in.count("number") == 7);
+              CHECK(in.count("same") == 3);
+              CHECK(in.flag("flag") == true);
+              CHECK(in.text("text") == "7");
+              CHECK(in.id("number", 8) == 7);
+              CHECK_FALSE(in.id("none", 8));
+              CHECK_FALSE(in.id("below", 8));
+              for (const char *absent : {"number2", ""}) CHECK_FALSE(in.number(absent));
+          }) == "");
+    const std::pair<std::function<void(gguf_reader &)>, const char *> wrong[] = {
+        {[](auto &in) { in.flag("number"); }, "a.number is of type u32; a truth value is needed"},
+        {[](auto &in) { in.text("flag"); }, "a.flag is of type bool; a text is needed"},
+        {[](auto &in) { in.number("text"); }, "a.text is of type text; a number is needed"},
+        {[](auto &in) { in.count("real"); }, "a.real is of type f32; a whole number is needed"},
+        {[](auto &in) { in.count("reals"); }, "a.reals is of type array; a whole number"},
+        {[](auto &in) { in.count("below"); }, "a.below is -1; a whole number from 0 is needed"},
+        {[](auto &in) { in.number("nan"); }, "a.nan is nan; a finite number is needed"},
+        {[](auto &in) { in.count("differ"); }, "a.differ differs between layers"},
+        {[](auto &in) { in.id("number", 7); }, "a.number is 7; the model has 7 tokens"},
+        {[](auto &in) { in.id("real", 9); }, "a.real is of type f32; a whole number is needed"}};
+    for (const auto &[read, said] : wrong) CHECK(says(text(read), said));
+}
+
+TEST_CASE("ids, flags and names of a tokenizer are read as they are or refused") {
+    gguf_maker of;
+    of.text("tokenizer.ggml.model", "gpt2")
+        .texts("tokenizer.ggml.tokens", {"a", "b", "ab", "<end>"});
+    of.numbers("tokenizer.ggml.token_type", {1, 1, 1, 3}).texts("tokenizer.ggml.merges", {"a b"});
+    const std::string own = "tokenizer.ggml.";
+    CHECK(says(words_refusal(gguf_maker(of).number(own + "pre", 1)), "pre is of type u32; a text"));
+    of.text(own + "pre", "qwen2");
+    CHECK(says(words_refusal(gguf_maker(of).number(own + "add_bos_token", 1)),
+               "add_bos_token is of type u32; a truth value"));
+    CHECK(says(words_refusal(gguf_maker(of).flag(own + "add_bos_token", true)),
+               "bos_token_id is no token, and add_bos_token asks for it"));
+    CHECK(
+        says(words_refusal(
+                 gguf_maker(of).flag(own + "add_eos_token", true).number(own + "eos_token_id", 4)),
+             "eos_token_id is 4; the model has 4 tokens"));
+    CHECK(says(words_refusal(gguf_maker().number(own + "model", 1)), "model is of type u32"));
+
+    const scratch_directory place;
+    const std::filesystem::path path = place.path() / "a.gguf";
+    const std::string whole = read_file(small_model), end = own + "eos_token_id";
+    const auto ends = [&](const std::string &bytes) {
+        write_file(path, bytes);
+        const auto opened = open_model(path);
+        return opened ? std::to_string((*opened)->generation().end_ids.size())
+                      : opened.failure().text;
+    };
+    CHECK(ends(with_value(whole, end, 0xffffffff)) == "0");
+    CHECK(ends(with_keys(whole, gguf_maker().number(own + "eom_token_id", 8))) == "2");
+    CHECK(says(ends(with_value(whole, end, 7, /*f32*/ 6)), "eos_token_id is of type f32; a whole"));
+    CHECK(says(ends(with_value(whole, end, 100'000)), "eos_token_id is 100000; the model has"));
 }
 
 TEST_CASE("byte-level tokenizers, whose cuts have a name") {

@@ -1,0 +1,49 @@
+// gguf_reader.h - typed reads of the keys of a GGUF file under a prefix, the first failure kept.
+//
+//   gguf_reader in(files, "qwen3moe.");
+//   const uint64_t layers = in.count("block_count").value_or(0);
+//   if (in.failed()) return in.failure();
+//
+// None: the file has no such key. A key of another type is a failure that names its type.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "core/model/gguf.h"
+
+namespace moorage::core {
+
+class gguf_reader {
+public:
+    // `of` is borrowed.
+    gguf_reader(const gguf_files &of, std::string prefix) : of_(of), prefix_(std::move(prefix)) {}
+
+    // Finite; or a list, of the same number for each layer.
+    std::optional<double> number(std::string_view key);
+    std::optional<uint64_t> count(std::string_view key);
+    std::optional<bool> flag(std::string_view key);
+    std::optional<std::string_view> text(std::string_view key);
+    // Below `ids`. None, too: -1, which files have for none.
+    std::optional<int32_t> id(std::string_view key, uint64_t ids);
+
+    // "FILE: PREFIX.KEY WHAT", and "FILE: WHAT".
+    void fail(std::string_view key, const std::string &what);
+    void fail(const std::string &what);
+    bool failed() const { return failure_.has_value(); }
+    const error &failure() const { return *failure_; }
+
+private:
+    std::string full(std::string_view key) const { return prefix_ + std::string(key); }
+    const gguf_value *look(std::string_view key) const;
+    void fail_type(std::string_view key, const char *wanted);
+
+    const gguf_files &of_;
+    const std::string prefix_;
+    std::optional<error> failure_;
+};
+
+}  // namespace moorage::core
