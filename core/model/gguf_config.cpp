@@ -29,13 +29,42 @@ constexpr gguf_architecture table[] = {
     {.name = "glm4moe", .model = "glm4_moe", .mlp_norm = "post_attention_norm", .ties = true},
 };
 
-// Keys whose presence changes the result in a way that nothing here computes.
-constexpr std::pair<const char *, const char *> unsupported_keys[] = {
-    {"attn_logit_softcapping", "soft-capped logits are not supported"},
-    {"final_logit_softcapping", "soft-capped logits are not supported"},
-    {"interleave_moe_layer_step", "layers with experts have to follow the dense ones"},
-    {"attention.max_alibi_bias", "only rotary position embeddings are supported"},
-    {"attention.temperature_length", "scaled attention of long texts is not supported"},
+// Keys that change the result, with the values that do not. Where an architecture has a use for one
+// it has been read; where none has, nothing computes another value.
+struct unread_number {
+    const char *key;
+    double nothing[2];
+    const char *why;
+};
+constexpr const char *no_capping = "soft-capped logits are not supported",
+                     *no_use = "the architecture has no use for it",
+                     *no_scaling = "only yarn and factors in tensors have a use for it";
+constexpr unread_number unread_numbers[] = {
+    {"attn_logit_softcapping", {0, 0}, no_capping},
+    {"final_logit_softcapping", {0, 0}, no_capping},
+    {"interleave_moe_layer_step", {0, 1}, "layers with experts have to follow the dense ones"},
+    {"attention.max_alibi_bias", {0, 0}, "only rotary position embeddings are supported"},
+    {"attention.temperature_length", {0, 0}, "scaled attention of long texts is not supported"},
+    {"attention.scale", {0, 0}, no_use},
+    {"attention.clamp_kqv", {0, 0}, no_use},
+    {"embedding_scale", {0, 1}, no_use},
+    {"residual_scale", {0, 1}, no_use},
+    {"logit_scale", {0, 1}, no_use},
+    {"expert_weights_scale", {0, 1}, no_use},
+    {"expert_group_count", {0, 1}, no_use},
+    {"leading_dense_block_count", {0, 0}, no_use},
+    {"rope.dimension_sections", {0, 0}, "positions in several dimensions are not supported"},
+    {"rope.scaling.attn_factor", {1, 1}, no_scaling},
+    {"rope.scaling.yarn_attn_factor", {1, 1}, "rope.scaling.attn_factor is supported"},
+};
+struct unread_flag {
+    const char *key;
+    bool nothing;
+    const char *why;
+};
+constexpr unread_flag unread_flags[] = {
+    {"attention.causal", true, "only attention to what was before is supported"},
+    {"use_parallel_residual", false, "layers are computed one part after the other"},
 };
 
 enum gating : uint64_t {
@@ -59,9 +88,6 @@ public:
 
     // In the words of a config.json.
     result<json> words_of() {
-        for (const auto &[key, why] : unsupported_keys)
-            if (of_.metadata().contains(format("{}.{}", row_.name, key)))
-                in_.fail(key, format("is given; {}", why));
         json config = json::object();
         config["model_type"] = model();
         read_sizes(config);
@@ -69,6 +95,7 @@ public:
         read_experts(config);
         read_router(config);
         read_rope(config);
+        refuse_unread();
         if (in_.failed()) return in_.failure();
         return config;
     }
@@ -83,6 +110,18 @@ public:
 private:
     // What errors call the keys that config.json has for those of the file.
     std::string words() const { return format("{}: in the words of config.json", of_.place()); }
+
+    void refuse_unread() {
+        for (const auto &[key, nothing, why] : unread_numbers) {
+            if (in_.has_read(key)) continue;
+            const double value = in_.number(key).value_or(nothing[0]);
+            if (value != nothing[0] && value != nothing[1])
+                in_.fail(key, format("is {:g}; {}", value, why));
+        }
+        for (const auto &[key, nothing, why] : unread_flags)
+            if (in_.flag(key).value_or(nothing) != nothing)
+                in_.fail(key, format("is {}; {}", !nothing, why));
+    }
 
     uint64_t needed(std::string_view key) {
         const auto value = in_.count(key);
@@ -134,6 +173,7 @@ private:
         config["rms_norm_eps"] = epsilon ? *epsilon : other.value_or(0);
         config["tie_word_embeddings"] = tensor("output.weight") == nullptr;
         config["lm_head_bias"] = tensor("output.bias") != nullptr;
+        if (!find_architecture(model())->multipliers) return;
         put(config, "embedding_multiplier", "embedding_scale");
         put(config, "residual_multiplier", "residual_scale");
         put(config, "logits_scaling", "logit_scale");
@@ -143,6 +183,7 @@ private:
         const uint64_t heads = needed("attention.head_count");
         config["num_attention_heads"] = heads;
         rotated_ = in_.count("rope.dimension_count").value_or(0);
+        read_window(config);
         if (latent()) return read_latent(config);
         const uint64_t width = config["hidden_size"].get<uint64_t>();
         head_dim_ = in_.count("attention.key_length").value_or(heads == 0 ? 0 : width / heads);
@@ -157,13 +198,29 @@ private:
         const bool bias = in_layers("attn_q.bias") || in_layers("attn_qkv.bias");
         config["attention_bias"] = config["qkv_bias"] = bias;
         config["use_qk_norm"] = in_layers("attn_q_norm.weight");
-        put(config, "attention_multiplier", "attention.scale");
-        if (!config.contains("attention_multiplier") && head_dim_ != 0)
-            config["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(head_dim_));
+        read_scale(config);
         if (in_.number("attention.clamp_kqv").value_or(0) > 0)
             put(config, "clip_qkv", "attention.clamp_kqv");
-        if (row_.slides && in_.count("attention.sliding_window").value_or(0) > 0)
-            put_count(config, "sliding_window", "attention.sliding_window");
+    }
+    // One as long as every text hides nothing.
+    void read_window(json &config) {
+        const uint64_t window = in_.count("attention.sliding_window").value_or(0);
+        if (row_.slides && window != 0)
+            config["sliding_window"] = window;
+        else if (window != 0 && window < config["max_position_embeddings"].get<uint64_t>())
+            in_.fail("attention.sliding_window", format("is {}; {}", window, no_use));
+    }
+    // 0 asks for what is usual.
+    void read_scale(json &config) {
+        if (head_dim_ == 0) return;
+        const double usual = 1 / std::sqrt(static_cast<double>(head_dim_));
+        const double said = in_.number("attention.scale").value_or(0),
+                     scale = said == 0 ? usual : said;
+        if (find_architecture(model())->multipliers)
+            config["attention_multiplier"] = scale;
+        else if (std::abs(scale - usual) > 1e-6 * usual)
+            in_.fail("attention.scale",
+                     format("is {:g}; {:g} is supported for {}", scale, usual, row_.name));
     }
 
     // Files of before 2025-04 have kv_b as one matrix and give the sizes of the heads as
@@ -250,44 +307,59 @@ private:
                     : (static_cast<double>(rotated_) + 0.5) / static_cast<double>(head_dim_);
         else if (!latent())
             rope["partial_rotary_factor"] = 1.0;
-        const std::string type(in_.text("rope.scaling.type").value_or("none"));
-        if (type == "linear" || type == "yarn")
-            rope["factor"] = in_.number("rope.scaling.factor").value_or(1.0);
         if (const auto trained = in_.count("rope.scaling.original_context_length"))
             rope["original_max_position_embeddings"] = *trained;
-        if (tensor("rope_freqs.weight") != nullptr)
-            read_factors(rope, "rope_freqs.weight", "rope_freqs.weight", 1);
-        else if (tensor("rope_factors_long.weight") != nullptr)
-            read_factors(rope, "rope_factors_short.weight", "rope_factors_long.weight",
-                         in_.number("rope.scaling.attn_factor").value_or(1));
+        read_scaling(rope);
+        config["rope_parameters"] = rope;
+    }
+    // As in llama.cpp: linear where no type is said, and a factor of 0 scales nothing.
+    void read_scaling(json &rope) {
+        const std::string type(in_.text("rope.scaling.type").value_or("linear"));
+        const double old = in_.number("rope.scale_linear").value_or(0),
+                     said = in_.number("rope.scaling.factor").value_or(old),
+                     factor = said == 0 || type == "none" ? 1 : said;
+        const bool both = tensor("rope_freqs.weight") != nullptr,
+                   of_lengths = tensor("rope_factors_long.weight") != nullptr;
+        const double mix = in_.number("rope.scaling.yarn_ext_factor").value_or(-1);
+        if (mix >= 0 && mix != (type == "yarn" ? 1 : 0))
+            in_.fail("rope.scaling.yarn_ext_factor",
+                     format("is {:g}; with {} {} is supported", mix, type, type == "yarn" ? 1 : 0));
+        if (type == "yarn" && (both || of_lengths))
+            in_.fail("rope.scaling.type",
+                     "is yarn, beside factors in tensors; one of both is supported");
+        if (both)
+            read_factors(rope, "rope_freqs.weight", "rope_freqs.weight", factor);
+        else if (of_lengths)
+            read_factors(rope, "rope_factors_short.weight", "rope_factors_long.weight", factor);
         else if (type == "yarn")
-            read_yarn(rope);
-        else if (type == "linear")
-            rope["rope_type"] = "linear";
-        else if (type != "none")
+            read_yarn(rope, factor);
+        else if (type == "linear" && factor != 1)
+            rope["rope_type"] = "linear", rope["factor"] = factor;
+        else if (type != "linear" && type != "none")
             in_.fail("rope.scaling.type",
                      format("is {}; none, linear, yarn and factors in tensors are supported",
                             shown(type)));
-        config["rope_parameters"] = rope;
     }
-    void read_yarn(json &rope) {
+    void read_yarn(json &rope, double factor) {
         rope["rope_type"] = "yarn";
+        rope["factor"] = factor;
         if (const auto fast = in_.number("rope.scaling.yarn_beta_fast")) rope["beta_fast"] = *fast;
         if (const auto slow = in_.number("rope.scaling.yarn_beta_slow")) rope["beta_slow"] = *slow;
         // gpt-oss' published bounds are not rounded; llama.cpp rounds them.
         if (row_.name == std::string_view("gpt-oss")) rope["truncate"] = false;
-        const double factor = rope["factor"].get<double>();
+        if (latent()) {
+            // Cosines stay as they are; the scores are scaled instead.
+            rope["attention_factor"] = 1.0;
+            rope["mscale"] = rope["mscale_all_dim"] =
+                in_.number("rope.scaling.yarn_log_multiplier").value_or(0) / 0.1;
+            return;
+        }
         const double usual = factor <= 1 ? 1 : 0.1 * std::log(factor) + 1;
         if (const auto own = in_.number("rope.scaling.attn_factor"))
             rope["attention_factor"] = *own * usual;
-        if (!latent()) return;
-        // Cosines stay as they are; the scores are scaled instead.
-        rope["attention_factor"] = 1.0;
-        rope["mscale"] = rope["mscale_all_dim"] =
-            in_.number("rope.scaling.yarn_log_multiplier").value_or(0) / 0.1;
     }
-    // Each pair's frequency is divided by its number.
-    void read_factors(json &rope, const char *short_name, const char *long_name, double magnitude) {
+    // Each pair's frequency is divided by its number, and by the factor of all.
+    void read_factors(json &rope, const char *short_name, const char *long_name, double factor) {
         const auto list = [&](const char *name) {
             std::vector<float> values;
             const gguf_tensor *found = tensor(name);
@@ -300,12 +372,13 @@ private:
             read_row(packed_matrix(found->type, 1, static_cast<uint32_t>(values.size()),
                                    found->bytes.data()),
                      0, values);
+            for (float &value : values) value *= static_cast<float>(factor);
             return values;
         };
         rope["rope_type"] = "longrope";
         rope["short_factor"] = list(short_name);
         rope["long_factor"] = list(long_name);
-        rope["attention_factor"] = magnitude;
+        rope["attention_factor"] = in_.number("rope.scaling.attn_factor").value_or(1);
     }
 
     const gguf_files &of_;

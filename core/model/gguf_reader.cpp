@@ -25,7 +25,8 @@ bool is_whole(const gguf_value &of) {
 
 }  // namespace
 
-const gguf_value *gguf_reader::look(std::string_view key) const {
+const gguf_value *gguf_reader::look(std::string_view key) {
+    read_.insert(full(key));
     const auto found = of_.metadata().find(full(key));
     return found == of_.metadata().end() ? nullptr : &found->second;
 }
@@ -39,7 +40,7 @@ std::optional<double> gguf_reader::number(std::string_view key) {
         value = list->at(0);
         for (uint64_t i = 1; i < list->count; ++i)
             if (list->at(i) != *value)
-                fail(key, "differs between layers; the same for all is supported");
+                fail(key, "holds different numbers; one number for all is supported");
     }
     if (!value)
         fail_type(key, "a number");

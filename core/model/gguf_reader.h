@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -30,6 +32,9 @@ public:
     // Below `ids`. None, too: -1, which files have for none.
     std::optional<int32_t> id(std::string_view key, uint64_t ids);
 
+    // Whether one of the above has asked for it.
+    bool has_read(std::string_view key) const { return read_.contains(full(key)); }
+
     // "FILE: PREFIX.KEY WHAT", and "FILE: WHAT".
     void fail(std::string_view key, const std::string &what);
     void fail(const std::string &what);
@@ -38,11 +43,12 @@ public:
 
 private:
     std::string full(std::string_view key) const { return prefix_ + std::string(key); }
-    const gguf_value *look(std::string_view key) const;
+    const gguf_value *look(std::string_view key);
     void fail_type(std::string_view key, const char *wanted);
 
     const gguf_files &of_;
     const std::string prefix_;
+    std::set<std::string, std::less<>> read_;
     std::optional<error> failure_;
 };
 

@@ -195,7 +195,40 @@ TEST_CASE("metadata is a configuration") {
 TEST_CASE("what metadata asks for and nothing computes is refused") {
     const std::pair<std::function<void(gguf_maker &)>, const char *> wrong[] = {
         {[](gguf_maker &m) { m.real("llama.attn_logit_softcapping", 30); },
-         "llama.attn_logit_softcapping is given; soft-capped logits are not supported"},
+         "llama.attn_logit_softcapping is 30; soft-capped logits are not supported"},
+        {[](gguf_maker &m) { m.real("llama.attention.scale", 1); },
+         "llama.attention.scale is 1; 0.25 is supported for llama"},
+        {[](gguf_maker &m) { m.real("llama.embedding_scale", 8); },
+         "llama.embedding_scale is 8; the"},
+        {[](gguf_maker &m) { m.real("llama.residual_scale", 2); },
+         "llama.residual_scale is 2; the"},
+        {[](gguf_maker &m) { m.real("llama.logit_scale", 8); }, "llama.logit_scale is 8; the"},
+        {[](gguf_maker &m) { m.real("llama.expert_weights_scale", 2.5F); },
+         "llama.expert_weights_scale is 2.5; the architecture has no use for it"},
+        {[](gguf_maker &m) { m.number("llama.expert_group_count", 4); },
+         "llama.expert_group_count is 4; the"},
+        {[](gguf_maker &m) { m.number("llama.leading_dense_block_count", 1); },
+         "llama.leading_dense_block_count is 1; the"},
+        {[](gguf_maker &m) { m.flag("llama.attention.causal", false); },
+         "llama.attention.causal is false; only attention to what was before is supported"},
+        {[](gguf_maker &m) { m.flag("llama.use_parallel_residual", true); },
+         "llama.use_parallel_residual is true; layers"},
+        {[](gguf_maker &m) {
+             m.numbers("llama.rope.dimension_sections", {4, 4, 0});
+         },
+         "llama.rope.dimension_sections holds different numbers"},
+        {[](gguf_maker &m) { m.number("llama.rope.scaling.type", 1); },
+         "llama.rope.scaling.type is of type u32; a text is needed"},
+        {[](gguf_maker &m) { m.real("llama.rope.scaling.attn_factor", 0.5F); },
+         "llama.rope.scaling.attn_factor is 0.5; only yarn and factors in tensors"},
+        {[](gguf_maker &m) { m.real("llama.rope.scaling.yarn_attn_factor", 2); },
+         "llama.rope.scaling.yarn_attn_factor is 2; rope.scaling.attn_factor is supported"},
+        {[](gguf_maker &m) { m.real("llama.rope.scaling.yarn_ext_factor", 1); },
+         "llama.rope.scaling.yarn_ext_factor is 1; with linear 0 is supported"},
+        {[](gguf_maker &m) {
+             m.text("llama.rope.scaling.type", "yarn").floats("rope_freqs.weight", {8});
+         },
+         "llama.rope.scaling.type is yarn, beside factors in tensors"},
         {[](gguf_maker &m) { m.number("llama.expert_gating_func", 2); },
          "llama.expert_gating_func is 2; for llama 1 (softmax) is supported"},
         {[](gguf_maker &m) { m.number("llama.expert_feed_forward_length", 48); },
@@ -224,6 +257,70 @@ TEST_CASE("what metadata asks for and nothing computes is refused") {
     gguf_maker dense;
     dense.text("general.architecture", "llama").number("llama.block_count", 1);
     CHECK(says(config_refusal(dense), "llama.embedding_length is missing"));
+}
+
+TEST_CASE("windows and parts of texts that nothing has a use for") {
+    const auto qwen = [](uint32_t window) {
+        gguf_maker further;
+        further.number("qwen3moe.attention.sliding_window", window);
+        const std::string file = with_keys(read_file(small_model), further);
+        const auto *from = reinterpret_cast<const std::byte *>(file.data());
+        const auto files = gguf_files::parse({from, file.size()}, "a.gguf");
+        REQUIRE_MESSAGE(files.ok(), files.failure().text);
+        const auto config = read_gguf_config(*files);
+        return config ? "" : config.failure().text;
+    };
+    CHECK(says(qwen(4), "attention.sliding_window is 4; the architecture has no use for it"));
+    for (const uint32_t nothing : {0u, 1u << 20}) CHECK(qwen(nothing) == "");
+}
+
+TEST_CASE("values that change nothing are accepted") {
+    gguf_maker made = mixtral();
+    made.real("llama.attn_logit_softcapping", 0).real("llama.attention.scale", 0.25F);
+    made.real("llama.embedding_scale", 1).real("llama.residual_scale", 0);
+    made.real("llama.logit_scale", 1).real("llama.expert_weights_scale", 1);
+    made.number("llama.expert_group_count", 1).number("llama.leading_dense_block_count", 0);
+    made.flag("llama.attention.causal", true).flag("llama.use_parallel_residual", false);
+    made.numbers("llama.rope.dimension_sections", {0, 0}).real("llama.rope.scale_linear", 1);
+    made.real("llama.rope.scaling.attn_factor", 1).real("llama.rope.scaling.yarn_attn_factor", 1);
+    made.real("llama.rope.scaling.yarn_ext_factor", -1).flag("llama.rope.scaling.finetuned", true);
+    CHECK(config_refusal(made) == "");
+}
+
+TEST_CASE("rotations are scaled as llama.cpp does where no type is said") {
+    const auto rope = [](auto change) {
+        gguf_maker made = mixtral();
+        change(made);
+        const std::vector<std::byte> bytes = made.make();
+        const auto files = gguf_files::parse(bytes, "a.gguf");
+        REQUIRE(files.ok());
+        const auto config = read_gguf_config(*files);
+        REQUIRE_MESSAGE(config.ok(), config.failure().text);
+        return config->rope;
+    };
+    const std::string own = "llama.rope.";
+    for (const char *key : {"scaling.factor", "scale_linear"}) {
+        const rope_config of = rope([&](gguf_maker &m) { m.real(own + key, 4); });
+        CHECK(of.kind == rope_kind::linear);
+        CHECK(of.factor == 4);
+    }
+    for (const float none : {0.0F, 1.0F})
+        CHECK(rope([&](gguf_maker &m) { m.real(own + "scaling.factor", none); }).kind ==
+              rope_kind::plain);
+    CHECK(rope([&](gguf_maker &m) {
+              m.real(own + "scaling.factor", 4).text(own + "scaling.type", "none");
+          }).kind == rope_kind::plain);
+    // Frequencies are divided by the factor of all and by each pair's own.
+    const rope_config factors = rope([&](gguf_maker &m) {
+        m.real(own + "scaling.factor", 4).real(own + "scaling.attn_factor", 1.5F);
+        m.data_bytes = 0, m.tensors.clear();
+        m.floats("rope_freqs.weight", {8}, {1, 2, 3, 4, 5, 6, 7, 8});
+        m.floats("token_embd.weight", {64, 20}).floats("blk.0.ffn_down_exps.weight", {32, 64, 4});
+    });
+    CHECK(factors.kind == rope_kind::longrope);
+    CHECK(factors.long_factor == std::vector<double>{4, 8, 12, 16, 20, 24, 28, 32});
+    CHECK(factors.short_factor == factors.long_factor);
+    CHECK(factors.attention_factor == 1.5);
 }
 
 TEST_CASE("layers behind those that are counted are refused, unless they predict further tokens") {
@@ -277,7 +374,7 @@ TEST_CASE("a key of another type is refused, not taken for absent") {
         {[](auto &in) { in.count("reals"); }, "a.reals is of type array; a whole number"},
         {[](auto &in) { in.count("below"); }, "a.below is -1; a whole number from 0 is needed"},
         {[](auto &in) { in.number("nan"); }, "a.nan is nan; a finite number is needed"},
-        {[](auto &in) { in.count("differ"); }, "a.differ differs between layers"},
+        {[](auto &in) { in.count("differ"); }, "a.differ holds different numbers"},
         {[](auto &in) { in.id("number", 7); }, "a.number is 7; the model has 7 tokens"},
         {[](auto &in) { in.id("real", 9); }, "a.real is of type f32; a whole number is needed"}};
     for (const auto &[read, said] : wrong) CHECK(says(text(read), said));
