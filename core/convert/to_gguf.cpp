@@ -216,7 +216,7 @@ convert_report report_of(const recipe &how, const gguf_plan &plan) {
     return report;
 }
 
-// The file with its vectors and without matrices says what the source does.
+// The file with its vectors and without matrices opens, and says what the source does.
 status check_draft(const model &of, const std::string &draft, const convert_request &what) {
     const auto made = open_model(draft);
     if (!made)
@@ -227,8 +227,7 @@ status check_draft(const model &of, const std::string &draft, const convert_requ
                         gguf_architecture_of(of.config().architecture).name, difference)};
 }
 
-// `of`: the source, where the configuration is written anew; null: it is carried over.
-status write_plan(const convert_request &what, const gguf_plan &plan, const model *of,
+status write_plan(const convert_request &what, const gguf_plan &plan, const model &of,
                   thread_pool &pool) {
     // Also a further part of a split model.
     if (mapped_file_has(what.out))
@@ -248,8 +247,9 @@ status write_plan(const convert_request &what, const gguf_plan &plan, const mode
             if (const status done = write_tensor(one, layout.offsets[i], *file, pool); !done)
                 return error{format("{}: {}", what.in.string(), done.failure().text)};
         }
-        if (!vectors || of == nullptr) continue;
-        if (const status fine = check_draft(*of, file->draft(), what); !fine) return fine;
+        // The keys of a GGUF file are carried over as they are.
+        if (!vectors || is_gguf(what.in)) continue;
+        if (const status fine = check_draft(of, file->draft(), what); !fine) return fine;
     }
     if (const status same = mapped_files_unchanged(); !same) return same;
     return file->commit();
@@ -259,27 +259,22 @@ status write_plan(const convert_request &what, const gguf_plan &plan, const mode
 
 result<convert_report> convert_to_gguf(const convert_request &what, const recipe &how,
                                        thread_pool &pool) {
+    // What cannot be opened is not written either, whichever kind of file it is.
+    std::vector<named_part> parts;
+    const result<std::unique_ptr<model>> source = open_model(what.in, parts);
+    if (!source) return source.failure();
     gguf_plan plan;
     std::optional<gguf_files> files;
-    std::unique_ptr<model> source;
     if (is_gguf(what.in)) {
         result<gguf_files> opened = gguf_files::open(what.in);
         if (!opened) return opened.failure();
         files.emplace(std::move(*opened));
-        const result<model_config> config = read_gguf_config(*files);
-        if (!config) return config.failure();
-        plan_gguf(*files, *config, how, plan);
-    } else {
-        std::vector<named_part> parts;
-        result<std::unique_ptr<model>> opened = open_model(what.in, parts);
-        if (!opened) return opened.failure();
-        source = std::move(*opened);
-        if (const status done = plan_directory(*source, parts, how, plan); !done)
-            return done.failure();
+        plan_gguf(*files, (*source)->config(), how, plan);
+    } else if (const status done = plan_directory(**source, parts, how, plan); !done) {
+        return done.failure();
     }
     if (const status fits = check_experts(what, how, plan); !fits) return fits.failure();
-    if (const status done = write_plan(what, plan, source.get(), pool); !done)
-        return done.failure();
+    if (const status done = write_plan(what, plan, **source, pool); !done) return done.failure();
     return report_of(how, plan);
 }
 

@@ -412,4 +412,15 @@ TEST_CASE("no file of the source is written over, whatever its name") {
     converted(first, place.path() / "other.gguf", "q4_0");
 }
 
+TEST_CASE("a GGUF file that does not open as a model is not written again") {
+    const scratch_directory place;
+    const fs::path in = place.path() / "in.gguf", out = place.path() / "out.gguf";
+    std::string file = read_file(quantised / "models/qwen3moe-tied-iq4_nl.gguf");
+    const std::string name = "blk.1.attn_q.weight";
+    write_file(in, file.replace(file.find(name), name.size(), "blk.1.attn_x.weight"));
+    for (const char *format : {"q8_0", "iq4_nl"})
+        CHECK(says(refusal(in, out, format), "tensor " + name));
+    CHECK_FALSE(fs::exists(out));
+}
+
 }  // namespace model_convert_test
