@@ -17,7 +17,6 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t buffer_bytes = 256 * 1024;
-constexpr int attempts_max = 100;
 
 // A policy may change the working directory before a report is written.
 const std::filesystem::path started_in = [] {
@@ -36,17 +35,15 @@ result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
     made.path_ = path;
     made.place_ = std::filesystem::absolute(started_in / path, code).string();
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
-    // Opened like any file, so that it gets the usual rights; a left-over of the name is passed by.
-    for (int attempt = 0; made.file_ < 0 && attempt < attempts_max; ++attempt) {
-        made.temporary_ = format("{}.{}-{}.part", made.place_, ::getpid(), attempt);
-        made.noted_ = note_partial_file(made.temporary_);
-        made.file_ = ::open(made.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (made.file_ >= 0) break;
-        forget_partial_file(std::exchange(made.noted_, -1));
-        if (errno != EEXIST) break;
-    }
-    if (made.file_ < 0)
+    // Opened like any file, so that it gets the usual rights.
+    made_partial draft = make_partial(made.place_, [](const char *name) {
+        return ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    });
+    if (draft.answer < 0)
         return error{format("{}: cannot create: {}", path.string(), std::strerror(errno))};
+    made.temporary_ = std::move(draft.path);
+    made.file_ = draft.answer;
+    made.noted_ = draft.noted;
     return made;
 }
 
@@ -92,14 +89,17 @@ void atomic_file::write_at(uint64_t offset, std::span<const std::byte> bytes) {
     }
 }
 
+status atomic_file::written() const {
+    if (failure_ == 0) return success();
+    return error{format("{}: cannot write: {}", path_.string(), std::strerror(failure_.load()))};
+}
+
 status atomic_file::commit() {
     flush();
     // Closed first: some file systems tell only then that there was no room.
     if (::close(std::exchange(file_, -1)) != 0 && failure_ == 0) failure_ = errno;
     if (failure_ == 0 && ::rename(temporary_.c_str(), place_.c_str()) != 0) failure_ = errno;
-    if (failure_ != 0)
-        return error{
-            format("{}: cannot write: {}", path_.string(), std::strerror(failure_.load()))};
+    if (const status done = written(); !done) return done;
     temporary_.clear();
     return success();
 }

@@ -25,7 +25,8 @@ public:
     void write(std::span<const std::byte> bytes);
     // Anywhere in the file, from any thread, past the buffer. Not mixed with write().
     void write_at(uint64_t offset, std::span<const std::byte> bytes);
-    status commit();  // once
+    status written() const;  // what of it has failed so far
+    status commit();         // once
     // Where it is until it is committed: to read what has been written.
     const std::string &draft() const { return temporary_; }
 
@@ -37,7 +38,7 @@ private:
     std::string place_, temporary_;
     std::string buffer_;
     int file_ = -1;
-    int noted_ = -1;   // among the partial files
+    int noted_ = -1;                // among the partial files
     std::atomic<int> failure_ = 0;  // errno of the first write that failed
 };
 

@@ -8,6 +8,9 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <utility>
+
+#include "core/base/text.h"
 
 namespace moorage::core {
 
@@ -62,14 +65,38 @@ void forget_partial_file(int place) {
     table()[place].process.store(0);
 }
 
+made_partial make_partial(const std::string &place, int (*make)(const char *path)) {
+    constexpr int attempts_max = 100;
+    made_partial made{{}, -1, -1};
+    for (int attempt = 0; made.answer < 0 && attempt < attempts_max; ++attempt) {
+        made.path = format("{}.{}-{}.part", place, ::getpid(), attempt);
+        made.noted = note_partial_file(made.path);
+        made.answer = make(made.path.c_str());
+        if (made.answer >= 0) break;
+        const int failure = errno;
+        forget_partial_file(std::exchange(made.noted, -1));
+        errno = failure;
+        if (failure != EEXIST) break;
+    }
+    return made;
+}
+
 void remove_partial_files(int process) {
     partial_file *const all = table();
-    for (int place = 0; all && place < places; ++place) {
-        const int owner = all[place].process.load();
-        if (owner == 0 || (process != 0 && owner != process)) continue;
-        if (all[place].named.exchange(false)) ::unlink(all[place].path);
-        all[place].process.store(0);
-    }
+    const auto each = [&](auto remove) {
+        for (int place = 0; all && place < places; ++place) {
+            const int owner = all[place].process.load();
+            if (owner != 0 && (process == 0 || owner == process)) remove(all[place]);
+        }
+    };
+    each([](partial_file &one) {
+        if (one.named.load()) ::unlink(one.path);
+    });
+    // Directories are empty now.
+    each([](partial_file &one) {
+        if (one.named.exchange(false)) ::rmdir(one.path);
+        one.process.store(0);
+    });
 }
 
 void remove_partial_files_on_signals() {

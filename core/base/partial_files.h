@@ -6,13 +6,24 @@
 
 namespace moorage::core {
 
-// Notes a file of this process before it is made; the place is given to forget_partial_file() once
-// it is whole or gone. -1: the name is too long or the table full, and nothing is noted.
+// Notes a file or a directory of this process before it is made; the place is given to
+// forget_partial_file() once it is whole or gone. -1: the name is too long or the table full, and
+// nothing is noted.
 int note_partial_file(const std::string &absolute_path);
 void forget_partial_file(int place);
 
-// Removes what a process has noted and not forgotten; 0: what all processes have that share the
-// table, the first that used it and those forked below it since. Safe in a signal handler.
+// Notes and makes "PLACE.PROCESS-N.part", passing by left-overs of the name. `make` makes one of
+// the path and answers as open(2) does.
+struct made_partial {
+    std::string path;
+    int answer;  // of `make`; -1: failed, errno says why, and nothing is noted
+    int noted;
+};
+made_partial make_partial(const std::string &place, int (*make)(const char *path));
+
+// Removes what a process has noted and not forgotten, directories once their files are gone; 0:
+// what all processes have that share the table, the first that used it and those forked below it
+// since. Safe in a signal handler.
 void remove_partial_files(int process);
 
 // From now on SIGINT, SIGTERM and SIGHUP remove this process's partial files before they take their

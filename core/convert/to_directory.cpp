@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/atomic_directory.h"
 #include "core/base/atomic_file.h"
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
@@ -237,16 +238,15 @@ result<std::vector<side_file>> side_files(const convert_request &what, const mod
     return files;
 }
 
-status write_side(const fs::path &directory, const side_file &one) {
-    result<atomic_file> file = atomic_file::create(directory / one.name);
+status write_side(const fs::path &path, const side_file &one) {
+    result<atomic_file> file = atomic_file::create(path);
     if (!file) return file.failure();
     file->write(std::as_bytes(std::span(one.text)));
     return file->commit();
 }
 
-status write_weights(const convert_request &what, const std::vector<target_tensor> &tensors,
-                     thread_pool &pool) {
-    const fs::path path = what.out / "model.safetensors";
+status write_weights(const convert_request &what, const fs::path &path,
+                     const std::vector<target_tensor> &tensors, thread_pool &pool) {
     const std::string header = header_of(tensors);
     uint64_t at = header.size(), bytes = at;
     if (header.size() > header_bytes_max)
@@ -266,23 +266,15 @@ status write_weights(const convert_request &what, const std::vector<target_tenso
     return file->commit();
 }
 
-// The weights last: without them it is no model.
-status write_all(const convert_request &what, std::vector<side_file> files,
+status write_all(const convert_request &what, const std::vector<side_file> &files,
                  const std::vector<target_tensor> &tensors, thread_pool &pool) {
-    std::error_code code;
-    if (fs::exists(what.out, code) &&
-        !(fs::is_directory(what.out, code) && fs::is_empty(what.out, code)))
-        return error{format("{}: is there; name a directory that is not", what.out.string())};
-    fs::create_directories(what.out, code);
-    if (code) return error{format("{}: cannot create: {}", what.out.string(), code.message())};
-    status done = success();
+    result<atomic_directory> directory = atomic_directory::create(what.out);
+    if (!directory) return directory.failure();
     for (const side_file &one : files)
-        if (done) done = write_side(what.out, one);
-    if (done) done = write_weights(what, tensors, pool);
-    if (done) return done;
-    for (const side_file &one : files) fs::remove(what.out / one.name, code);
-    fs::remove(what.out, code);
-    return done;
+        if (const status done = write_side(directory->file(one.name), one); !done) return done;
+    const fs::path weights = directory->file("model.safetensors");
+    if (const status done = write_weights(what, weights, tensors, pool); !done) return done;
+    return directory->commit();
 }
 
 }  // namespace
@@ -307,8 +299,7 @@ result<convert_report> convert_to_directory(const convert_request &what, weight_
     std::vector<target_tensor> tensors;
     directory_parts made(of, type, tensors);
     for (const named_part &part : parts) made.add(part);
-    if (const status done = write_all(what, std::move(*files), tensors, pool); !done)
-        return done.failure();
+    if (const status done = write_all(what, *files, tensors, pool); !done) return done.failure();
     convert_report report;
     for (const target_tensor &one : tensors) {
         convert_count &count =

@@ -249,6 +249,7 @@ status write_plan(const convert_request &what, const gguf_plan &plan, const mode
         }
         // The keys of a GGUF file are carried over as they are.
         if (!vectors || is_gguf(what.in)) continue;
+        if (const status done = file->written(); !done) return done;
         if (const status fine = check_draft(of, file->draft(), what); !fine) return fine;
     }
     if (const status same = mapped_files_unchanged(); !same) return same;

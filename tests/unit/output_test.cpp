@@ -8,10 +8,15 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
+#include "core/base/atomic_directory.h"
+#include "core/base/atomic_file.h"
 #include "core/base/json.h"
+#include "core/base/partial_files.h"
 #include "core/base/visible.h"
 #include "core/source/trace_write.h"
 
@@ -185,6 +190,62 @@ TEST_CASE("a policy that dies leaves nothing half written either") {
         CHECK(on.read("t.json") == "old");
         CHECK(on.names().size() == before);
     }
+}
+
+TEST_CASE("a directory that is half written is gone when a signal ends the program") {
+    const program on;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        remove_partial_files_on_signals();
+        auto made = atomic_directory::create(on.file("made"));
+        const auto half = atomic_file::create(made->file("half"));
+        std::ofstream(made->file("whole")) << "x";
+        ::raise(SIGTERM);
+        ::_exit(1);
+    }
+    CHECK(program::wait(child) == 128 + SIGTERM);
+    CHECK(on.names().empty());
+}
+
+TEST_CASE("a directory appears at commit, in place of an empty one") {
+    const program on;
+    std::filesystem::create_directory(on.file("made"));
+    {
+        auto made = atomic_directory::create(on.file("made/"));
+        REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.failure().text));
+        std::ofstream(made->file("one")) << "x";
+        CHECK(std::filesystem::is_empty(on.file("made")));
+        CHECK(made->commit().ok());
+    }
+    CHECK(on.names() == std::vector<std::string>{"made"});
+    CHECK(on.read("made/one") == "x");
+    const auto full = atomic_directory::create(on.file("made"));
+    REQUIRE_FALSE(full.ok());
+    CHECK(full.failure().text == on.file("made") + ": is there; name a directory that is not");
+    { const auto left = atomic_directory::create(on.file("other")); }
+    CHECK(on.names() == std::vector<std::string>{"made"});
+    CHECK_FALSE(atomic_directory::create(std::filesystem::current_path()).ok());
+}
+
+TEST_CASE("a conversion beyond the limit on files says so, and can be asked for again") {
+    const program on;
+    const int errors = ::open(on.file("errors").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    for (const char *out : {"made", "made.gguf"}) {
+        const pid_t child =
+            on.start({"model", "convert", home + "/configs/demo", "--format", "bf16", "--out", out},
+                     errors, errors, {"/bin/sh", "-c", "ulimit -f 100; exec \"$@\"", "sh"});
+        CHECK(program::wait(child) == 1);
+        CHECK(on.names() == std::vector<std::string>{"errors"});
+    }
+    ::close(errors);
+    const std::string said = on.read("errors");
+    CAPTURE(said);
+    CHECK(said.find("tokenizer.json: cannot write: File too large") != std::string::npos);
+    CHECK(said.find("made.gguf: cannot write: File too large") != std::string::npos);
+    const ended again =
+        on.run({"model", "convert", home + "/configs/demo", "--format", "bf16", "--out", "made"});
+    CHECK(again.code == 0);
+    CHECK(std::filesystem::exists(on.file("made/model.safetensors")));
 }
 
 TEST_CASE("what others wrote is shown, not obeyed") {

@@ -22,9 +22,9 @@ namespace {
 
 // In the order of --help. A new subcommand is one line here and one file beside this one.
 constexpr command (*installers[])(parser &) = {
-    install_run,     install_generate, install_eval,    install_compare, install_place,
-    install_tune,    install_replay,   install_trace,   install_model,   install_tokenize,
-    install_profile, install_validate, install_plugins, install_cluster, install_help,
+    install_run,        install_generate, install_eval,    install_compare, install_place,
+    install_tune,       install_replay,   install_trace,   install_model,   install_tokenize,
+    install_profile,    install_validate, install_plugins, install_cluster, install_help,
     install_completion, install_man};
 // What serves or asks until it is told to end is a process of its own: it drains in its own time,
 // and whoever started it sees how it ends.
@@ -109,6 +109,7 @@ int run(int argc, char **argv) {
 int main(int argc, char **argv) {
     // A pipe that nobody reads any more is an error of the write, told like any other.
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);  // and so is a file longer than ulimit -f
     moorage::core::remove_partial_files_on_signals();
     return moorage::tool::run(argc, argv);
 }

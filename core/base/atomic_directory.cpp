@@ -1,0 +1,76 @@
+// atomic_directory.cpp - a temporary directory in the same folder, so that the rename stays on one
+// file system.
+#include "core/base/atomic_directory.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "core/base/partial_files.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Absolute, without links, and with a name at its end.
+fs::path place_of(const fs::path &path, std::error_code &code) {
+    const fs::path whole = fs::weakly_canonical(fs::absolute(path, code), code).lexically_normal();
+    return whole.has_filename() ? whole : whole.parent_path();
+}
+
+}  // namespace
+
+result<atomic_directory> atomic_directory::create(const fs::path &path) {
+    std::error_code code;
+    atomic_directory made;
+    made.path_ = path;
+    made.place_ = place_of(path, code);
+    if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
+    // Nobody's working directory is taken from under him.
+    if (fs::exists(made.place_, code) &&
+        (!fs::is_directory(made.place_, code) || !fs::is_empty(made.place_, code) ||
+         fs::equivalent(made.place_, fs::current_path(code), code)))
+        return error{format("{}: is there; name a directory that is not", path.string())};
+    fs::create_directories(made.place_.parent_path(), code);
+    if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
+    const made_partial draft =
+        make_partial(made.place_.string(), [](const char *name) { return ::mkdir(name, 0777); });
+    if (draft.answer < 0)
+        return error{format("{}: cannot create: {}", path.string(), std::strerror(errno))};
+    made.draft_ = draft.path;
+    made.noted_.push_back(draft.noted);
+    return made;
+}
+
+atomic_directory::atomic_directory(atomic_directory &&other) noexcept
+    : path_(std::move(other.path_)),
+      place_(std::move(other.place_)),
+      draft_(std::exchange(other.draft_, {})),
+      noted_(std::exchange(other.noted_, {})) {}
+
+atomic_directory::~atomic_directory() {
+    std::error_code code;
+    if (!draft_.empty()) fs::remove_all(draft_, code);
+    for (const int place : noted_) forget_partial_file(place);
+}
+
+fs::path atomic_directory::file(const std::string &name) {
+    fs::path path = draft_ / name;
+    noted_.push_back(note_partial_file(path.string()));
+    return path;
+}
+
+status atomic_directory::commit() {
+    if (std::rename(draft_.c_str(), place_.c_str()) != 0)
+        return error{format("{}: cannot write: {}", path_.string(), std::strerror(errno))};
+    draft_.clear();
+    return success();
+}
+
+}  // namespace moorage::core
