@@ -52,14 +52,13 @@ status encode_values(const target_tensor &of, uint64_t first, uint64_t count,
     const uint64_t bytes = of.row_bytes();
     for (uint64_t i = 0; i < count; ++i) {
         const std::span<std::byte> to = out.subspan(i * bytes, bytes);
-        const placed_row at = of.from.place ? of.from.place(first + i) : placed_row{};
-        if (at.of != nullptr && at.of->type == of.type && at.of->scales == nullptr) {
-            std::memcpy(to.data(), at.of->data + at.row * at.of->row_bytes, bytes);
-            continue;
-        }
         of.from.read(first + i, values);
         if (const status fine = check_row(of, first + i, values); !fine) return fine;
-        quantise_row(of.type, values, to);
+        const placed_row at = of.from.place ? of.from.place(first + i) : placed_row{};
+        if (at.of != nullptr && at.of->type == of.type && at.of->scales == nullptr)
+            std::memcpy(to.data(), at.of->data + at.row * at.of->row_bytes, bytes);
+        else
+            quantise_row(of.type, values, to);
     }
     return success();
 }

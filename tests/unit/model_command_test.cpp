@@ -173,4 +173,22 @@ TEST_CASE("a model is written as another file, and its bytes are those of its fo
     CHECK(program("model convert /no/such --format f16 --out " + out).code == 1);
 }
 
+TEST_CASE("a check that meets a weight that is no number names it") {
+    using namespace moorage::test;
+    const scratch_directory place(golden_directory("qwen3_moe"));
+    std::filesystem::copy_file(golden_directory("qwen3_moe") / "golden.safetensors",
+                               place.path() / "golden.safetensors");
+    raw_file weights = place.read_weights();
+    auto &bytes = weights["lm_head.weight"].bytes;
+    bytes[6] = std::byte{0xc0}, bytes[7] = std::byte{0x7f};
+    place.write_weights(weights);
+    for (const char *options : {"", " --json -"}) {
+        const outcome done = program("model check " + place.path().string() + options);
+        CHECK(done.code == 1);
+        CAPTURE(done.out);
+        CHECK(done.out.find("the error of logits is no finite number") != std::string::npos);
+        CHECK(done.out.find("lm_head.weight holds nan at [0, 3]") != std::string::npos);
+    }
+}
+
 }  // namespace model_command_test

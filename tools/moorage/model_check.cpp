@@ -1,6 +1,7 @@
 // model_check.cpp - moorage model check: what this program computes against the reference.
 #include "tools/moorage/model_check.h"
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "core/config/executors.h"
 #include "core/execute/cpu/golden_check.h"
 #include "core/execute/cuda/cuda_golden_check.h"
+#include "core/model/odd_weight.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"
 
@@ -89,6 +91,16 @@ result<checked> check_on_gpu(const model &of, const golden_data &golden, uint32_
     return checked{std::move(*exact), {}};
 }
 
+// An error that is no number is not compared with a limit: the weight is named that made it so.
+status check_finite(const std::string &name, const model &of, const checked &all) {
+    if (std::isfinite(all.exact.logits_error) &&
+        (!all.fast || std::isfinite(all.fast->logits_error)))
+        return success();
+    const std::string weight = odd_weight(of);
+    return error{format("{}: fail: the error of logits is no finite number; {}", name,
+                        weight.empty() ? "weights are, so activations overflow" : weight)};
+}
+
 int check(model_check_arguments &given) {
     if (const status read =
             read_machine(given.settings, "model check", given.executor, given.threads);
@@ -102,6 +114,8 @@ int check(model_check_arguments &given) {
                             ? check_on_gpu(**opened, *golden, given.threads)
                             : check_on_cpu(**opened, *golden, given.threads);
     if (!report) return fail(report.failure());
+    if (const status finite = check_finite(given.directory, **opened, *report); !finite)
+        return fail(finite.failure());
     if (given.json_file != "-") print(to_text(given.directory, *report));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(given, *report)); !done)
