@@ -340,7 +340,7 @@ result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::strin
 
 bool is_gguf(const fs::path &path) {
     std::error_code code;
-    if (path.extension() == ".gguf") return true;
+    if (path.extension() == ".gguf") return !fs::is_directory(path, code);
     if (!fs::is_regular_file(path, code)) return false;
     std::array<char, 4> first{};
     std::ifstream(path, std::ios::binary).read(first.data(), first.size());

@@ -89,7 +89,8 @@ enum class gguf_reading : uint8_t { weights, sizes };
 result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name,
                                gguf_reading what = gguf_reading::weights);
 
-// Whether the path is that of a file with GGUF's first four bytes, or ends in .gguf.
+// Whether the path is that of a file with GGUF's first four bytes, or ends in .gguf and is no
+// directory.
 bool is_gguf(const std::filesystem::path &path);
 
 class gguf_files {

@@ -12,6 +12,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
+#include "core/model/gguf.h"
 
 namespace moorage::core {
 namespace {
@@ -61,7 +62,7 @@ namespace {
 
 // "mixtral.ref.safetensors" for "mixtral.gguf" and for "mixtral-00001-of-00002.gguf".
 std::filesystem::path golden_path(const std::filesystem::path &model) {
-    if (model.extension() != ".gguf") return model / "golden.safetensors";
+    if (!is_gguf(model)) return model / "golden.safetensors";
     constexpr size_t part = std::string_view("-00001-of-00002").size();
     std::string stem = model.stem().string();
     if (stem.size() > part && stem.substr(stem.size() - part).starts_with("-00001-of-"))
@@ -108,10 +109,10 @@ result<golden_data> read_golden(const std::filesystem::path &directory,
     if (count < golden_prompt)
         return error{format("{}: tensor input_ids: {} ids, at least {} are needed", name, count,
                             golden_prompt)};
-    const bool is_gguf = directory.extension() == ".gguf";
+    const bool one_file = is_gguf(directory);
     // Written with its prompt in front, or without.
     const auto prompt = input->begin() + golden_prompt;
-    if (!is_gguf && greedy->size() >= golden_prompt &&
+    if (!one_file && greedy->size() >= golden_prompt &&
         std::equal(input->begin(), prompt, greedy->begin()))
         greedy->erase(greedy->begin(), greedy->begin() + golden_prompt);
     auto logits = from.values<float>(logits_name != nullptr ? logits_name : "logits", dtype::f32,
@@ -123,7 +124,7 @@ result<golden_data> read_golden(const std::filesystem::path &directory,
                                     {config.layers + uint64_t{1}, count, config.hidden});
     if (!hidden) return hidden.failure();
     return golden_data{std::move(*input), std::move(*greedy), std::move(*logits),
-                       std::move(*hidden), is_gguf ? static_cast<uint32_t>(count) : golden_prompt};
+                       std::move(*hidden), one_file ? static_cast<uint32_t>(count) : golden_prompt};
 }
 
 double relative_error(std::span<const float> is, std::span<const float> expected) {

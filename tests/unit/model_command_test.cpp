@@ -191,4 +191,19 @@ TEST_CASE("a check that meets a weight that is no number names it") {
     }
 }
 
+TEST_CASE("a file is told from a directory by what it is, not by its name") {
+    using namespace moorage::test;
+    namespace fs = std::filesystem;
+    const scratch_directory place;
+    const fs::path models = fs::path(MOORAGE_SOURCE_DIR) / "tests/golden/quantised/models";
+    fs::copy(golden_directory("qwen3_moe"), place.path() / "directory.gguf");
+    fs::copy_file(models / "qwen3moe-tied-iq4_nl.gguf", place.path() / "file");
+    fs::copy_file(models / "qwen3moe-tied-iq4_nl.ref.safetensors",
+                  place.path() / "file.ref.safetensors");
+    for (const char *name : {"directory.gguf", "file"}) {
+        const outcome done = program("model check " + (place.path() / name).string());
+        CHECK_MESSAGE(done.code == 0, done.out);
+    }
+}
+
 }  // namespace model_command_test
