@@ -216,12 +216,22 @@ convert_report report_of(const recipe &how, const gguf_plan &plan) {
     return report;
 }
 
+std::string difference_of_ends(const model &is, const model &made) {
+    std::vector<int32_t> ends = is.generation().end_ids, read = made.generation().end_ids;
+    std::ranges::sort(ends);
+    std::ranges::sort(read);
+    if (ends == read) return {};
+    return format("eos_token_id is [{}] and would be [{}]", fmt::join(ends, ", "),
+                  fmt::join(read, ", "));
+}
+
 // The file with its vectors and without matrices opens, and says what the source does.
 status check_draft(const model &of, const std::string &draft, const convert_request &what) {
     const auto made = open_model(draft);
     if (!made)
         return error{format("{}: as a GGUF file: {}", what.in.string(), made.failure().text)};
-    const std::string difference = difference_of(of.config(), (*made)->config());
+    std::string difference = difference_of(of.config(), (*made)->config());
+    if (difference.empty()) difference = difference_of_ends(of, **made);
     if (difference.empty()) return success();
     return error{format("{}: GGUF files of {} cannot say it: {}", what.in.string(),
                         gguf_architecture_of(of.config().architecture).name, difference)};

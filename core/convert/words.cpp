@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/mapped_file.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/model/gguf_tokenizer.h"
 #include "core/model/tokenizer.h"
@@ -64,8 +66,9 @@ struct word_list {
     std::vector<std::string> tokens;
     std::vector<int32_t> kinds;
     std::vector<std::string> merges;  // "a b"
-    std::vector<float> scores;        // by the first merge that makes the token
-    bool scored = false;              // characters, not bytes
+    std::vector<std::string> added;
+    std::vector<float> scores;  // by the first merge that makes the token
+    bool scored = false;        // characters, not bytes
 };
 
 // "<0x41>"
@@ -122,9 +125,11 @@ word_list list_of(const words_json &root, uint32_t vocabulary) {
     for (const auto &[token, id] : model.at("vocab").items())
         place(id.get<size_t>(), token, made.scored && is_byte(token) ? byte : normal);
     const words_json none = words_json::array();
-    for (const words_json &one : root.contains("added_tokens") ? root["added_tokens"] : none)
-        place(one.at("id").get<size_t>(), one.at("content").get<std::string>(),
+    for (const words_json &one : root.contains("added_tokens") ? root["added_tokens"] : none) {
+        made.added.push_back(one.at("content").get<std::string>());
+        place(one.at("id").get<size_t>(), made.added.back(),
               flag(one, "special") ? control : user_defined);
+    }
     if (made.tokens.size() < vocabulary)
         place(vocabulary - 1, format("[PAD{}]", vocabulary - 1), unused);
     if (model.contains("unk_token") && model["unk_token"].is_string())
@@ -149,15 +154,17 @@ text_frame_ids frame_of(const tokenizer &by) {
     return made;
 }
 
+// The token behind every text is an end, too. Those for which there are no keys are left out.
 void put_ends(const text_frame_ids &frame, const generation_config &ends, gguf_keys &keys) {
     const int32_t begin = frame.prefix.empty() ? ends.begin_id : frame.prefix.front();
     if (begin >= 0) keys.number("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(begin));
-    const int32_t end = !frame.suffix.empty()  ? frame.suffix.front()
-                        : ends.end_ids.empty() ? -1
-                                               : ends.end_ids.front();
-    if (end >= 0) keys.number("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(end));
-    if (frame.suffix.empty() && ends.end_ids.size() > 1)
-        keys.number("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(ends.end_ids[1]));
+    std::vector<int32_t> all = frame.suffix;
+    for (const int32_t id : ends.end_ids)
+        if (std::ranges::find(all, id) == all.end()) all.push_back(id);
+    const char *names[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                           "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < std::min(std::size(names), all.size()); ++i)
+        keys.number(names[i], static_cast<uint32_t>(all[i]));
 }
 
 void put_list(const word_list &of, const text_frame_ids &frame, const generation_config &ends,
@@ -191,12 +198,40 @@ void put_template(const fs::path &directory, gguf_keys &keys) {
         keys.text(key, root["chat_template"].get<std::string>());
 }
 
-bool cuts_alike(const gguf_keys &keys, const std::vector<std::vector<int32_t>> &wanted) {
+// Null: it does not cut as wanted.
+std::unique_ptr<tokenizer> cutting_alike(const gguf_keys &keys,
+                                         const std::vector<std::vector<int32_t>> &wanted) {
     const std::string header = lay_out(keys, {}).header;
     const auto files = gguf_files::parse(std::as_bytes(std::span(header)), "the tokenizer made");
-    if (!files) return false;
-    const auto words = open_gguf_tokenizer(*files);
-    return words && *words != nullptr && cut_all(**words) == wanted;
+    if (!files) return nullptr;
+    auto words = open_gguf_tokenizer(*files);
+    if (!words || *words == nullptr || cut_all(**words) != wanted) return nullptr;
+    return std::move(*words);
+}
+
+bool cuts_alike(const tokenizer &is, const tokenizer &made, const std::string &text) {
+    const auto wanted = is.encode(text, {}), own = made.encode(text, {});
+    return wanted && own && *wanted == *own;
+}
+
+// What most tokenizers do, and no key of GGUF says; texts that are cut otherwise for it are rare.
+void warn_of_cuts(const std::string &place, const tokenizer &is, const tokenizer &made,
+                  const std::vector<std::string> &added) {
+    if (!cuts_alike(is, made, "cafe\u0301 A\u030a \u1112\u1161\u11ab"))
+        log_warning(
+            format("{}: texts are normalised, which GGUF files cannot say; characters in several "
+                   "parts (e and U+0301) are cut otherwise there",
+                   place));
+    std::vector<std::string> apart;
+    for (const std::string &token : added)
+        if (!cuts_alike(is, made, "a  " + token + "  a") ||
+            !cuts_alike(is, made, "a" + token + "a"))
+            apart.push_back(token);
+    if (!apart.empty())
+        log_warning(
+            format("{}: beside {} of its added tokens, {} for example, texts are cut as GGUF "
+                   "files cannot say (lstrip, rstrip, single_word)",
+                   place, apart.size(), shown(apart.front())));
 }
 
 }  // namespace
@@ -230,7 +265,9 @@ status put_words(const model &of, gguf_keys &keys) {
         put_list(list, frame, of.generation(), made);
         made.text("tokenizer.ggml.pre", names[i]);
         if (list.scored) made.flag("tokenizer.ggml.add_space_prefix", prefixes[i]);
-        if (!cuts_alike(made, wanted)) continue;
+        const std::unique_ptr<tokenizer> words = cutting_alike(made, wanted);
+        if (words == nullptr) continue;
+        warn_of_cuts(path.string(), **source, *words, list.added);
         put_template(of.directory(), made);
         keys.add(made);
         return success();

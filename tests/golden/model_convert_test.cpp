@@ -288,6 +288,24 @@ TEST_CASE("tokenizers that merge by scores go to GGUF and come back") {
     CHECK(says(refusal(source.path(), file, "bf16"), "cuts texts otherwise"));
 }
 
+TEST_CASE("every token that ends a text is written, or the model refused") {
+    const scratch_directory source(golden_path("qwen3_moe")), place;
+    const fs::path file = place.path() / "made.gguf";
+    const auto ends = [&](const json &ids) {
+        source.edit_config({{"eos_token_id", ids}});
+        const std::string text = refusal(source.path(), file, "bf16");
+        return text.empty()
+                   ? fmt::format("{}", fmt::join(open_or_fail(file)->generation().end_ids, " "))
+                   : text;
+    };
+    std::filesystem::remove(source.path() / "generation_config.json");
+    CHECK(ends(json::array({0, 11, 12})) == "0 11 12");
+    CHECK(ends(7) == "7");
+    CHECK(ends(json()).empty());
+    CHECK(says(ends(json::array({0, 11, 12, 13})),
+               "cannot say it: eos_token_id is [0, 11, 12, 13] and would be [0, 11, 12]"));
+}
+
 TEST_CASE("mixtures are those of ggml's library") {
     if (!fs::exists(beside)) return skip(beside.string() + " is not here");
     const std::pair<const char *, const char *> files[] = {{"mixtral-q4_k_m", "q4_k_m"},

@@ -154,10 +154,14 @@ TEST_CASE("every bundled shape is the same after it was written") {
 TEST_CASE("a model is written as another file, and its bytes are those of its format") {
     const moorage::test::scratch_directory place;
     const std::string out = (place.path() / "out.gguf").string();
+    const std::string json_file = (place.path() / "figures.json").string();
     const outcome done =
-        program("model convert " + demo + " --format q8_0 --out " + out + " --json -");
+        program("model convert " + demo + " --format q8_0 --out " + out + " --json " + json_file);
     REQUIRE_MESSAGE(done.code == 0, done.out);
-    const json figures = parse_json(done.out);
+    // The demo's tokenizer composes characters, and none of its added tokens takes spaces.
+    CHECK(done.out.find("tokenizer.json: texts are normalised") != std::string::npos);
+    CHECK(done.out.find("added tokens") == std::string::npos);
+    const json figures = parse_json(moorage::test::read_file(json_file));
     // Eight layers: queries and outputs of 192 x 192, keys and values of 64, shared experts of 128
     // rows, 24 experts of 64; the embedding, and once more as the head. 34 bytes for 32 values.
     const uint64_t layer = 192 * (2 * 192 + 2 * 64 + 3 * 128 + 24 * 3 * 64);
@@ -171,6 +175,24 @@ TEST_CASE("a model is written as another file, and its bytes are those of its fo
     CHECK(wrong.out.find("format q9: a GGUF file can have f32, f16,") != std::string::npos);
     CHECK(program("model convert " + demo + " --out " + out).code == 2);
     CHECK(program("model convert /no/such --format f16 --out " + out).code == 1);
+}
+
+TEST_CASE("added tokens that take the spaces beside them are warned of by name") {
+    const moorage::test::scratch_directory source(demo), place;
+    const std::filesystem::path words = source.path() / "tokenizer.json";
+    const auto warned = [&](const char *key) {
+        json edited = parse_json(moorage::test::read_file(words));
+        for (const char *one : {"lstrip", "rstrip", "single_word"})
+            edited["added_tokens"][0][one] = std::string_view(one) == key;
+        moorage::test::write_file(words, edited.dump());
+        const outcome done = program("model convert " + source.path().string() +
+                                     " --format q8_0 --out " + (place.path() / "o.gguf").string());
+        CHECK_MESSAGE(done.code == 0, done.out);
+        return done.out.find("beside 1 of its added tokens, <|endoftext|> for example") !=
+               std::string::npos;
+    };
+    for (const char *key : {"lstrip", "rstrip", "single_word"}) CHECK(warned(key));
+    CHECK_FALSE(warned("none"));
 }
 
 TEST_CASE("a check that meets a weight that is no number names it") {

@@ -67,7 +67,8 @@ command install_model_convert(parser &model) {
         "FILE.gguf: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k_s|m|l, q4_k_s|m,\n"
         "q5_k_s|m, q6_k, iq4_nl, iq4_xs, mxfp4 (experts; the rest q8_0): llama.cpp's mixtures.\n"
         "A directory: bf16, f16, f32, fp8 (blocks of 128 x 128 share a scale).\n"
-        "What the other kind of file cannot say of a model is refused before anything is written.");
+        "What the other kind of file cannot say of a model is refused before anything is written;\n"
+        "of a tokenizer, what rare texts meet is warned of.");
     auto given =
         std::make_shared<model_convert_arguments>();  // shared by the parser and the command
     app->add_option("model", given->in, "model directory or GGUF file")->required();
