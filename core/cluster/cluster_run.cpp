@@ -27,7 +27,8 @@ public:
           cluster_(*config.cluster),
           shared_(shared),
           options_(options),
-          faults_(config.action) {}
+          faults_(config.action),
+          warnings_(config.warnings) {}
 
     result<run_report> operator()() {
         for (const auto part : {&cluster_runner::check, &cluster_runner::open_scene,

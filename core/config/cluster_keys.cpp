@@ -42,7 +42,7 @@ constexpr key_row<cluster_config> cluster_list[] = {
      into<&cluster_config::shared_interface>},
     {"own_disk", a_flag,
      "a node computes from its model directory what no other node does (of nodes)",
-     into<&cluster_config::own_disk>},
+     into<&cluster_config::own_disk>, "", cluster_use::nodes},
     {"models", some_tables, "[[cluster.models]]", by_hand},
     {"servers", some_tables, "[[cluster.servers]]", by_hand},
     {"links", some_tables, "[[cluster.links]]", by_hand},

@@ -71,6 +71,11 @@ const config_key *key_table::find(std::string_view key) const {
     return found == keys.end() ? nullptr : found->key;
 }
 
+cluster_use key_table::use_of(std::string_view key) const {
+    const config_key *row = find(key);
+    return row && row->in_cluster != cluster_use::as_table ? row->in_cluster : in_cluster;
+}
+
 std::vector<std::string> key_table::names() const {
     std::vector<std::string> all;
     for (const told_key &one : keys) all.emplace_back(one.key->name);

@@ -76,11 +76,21 @@ inline constexpr value_shape a_flag = of_kind(value_kind::flag), a_text = of_kin
                              some_prose = of_kind(value_kind::prose),
                              some_counts = of_kind(value_kind::counts);
 
+// What of a cluster a key has an effect on, where there is one.
+enum class cluster_use : uint8_t {
+    as_table,  // of a row: as its table says
+    all,       // emulated ones and real nodes
+    loads,     // a server that loads experts (host_experts)
+    nodes,     // real nodes alone
+    none
+};
+
 struct config_key {
     std::string_view name;
     value_shape takes = {};
     std::string_view meaning = {};  // a sentence without a full stop
     std::string_view usual = {};    // the default in words, where no member has it
+    cluster_use in_cluster = cluster_use::as_table;
 };
 
 class section_reader;
@@ -139,8 +149,9 @@ struct key_row : config_key {
 
     template <auto Member>
     consteval key_row(std::string_view key, value_shape of, std::string_view means,
-                      key_rows::member<Member>, std::string_view otherwise = {})
-        : config_key{key, of, means, otherwise} {
+                      key_rows::member<Member>, std::string_view otherwise = {},
+                      cluster_use use = cluster_use::as_table)
+        : config_key{key, of, means, otherwise, use} {
         using value_type = std::remove_cvref_t<decltype(std::declval<Of>().*Member)>;
         if (!key_rows::fits<value_type>(of.kind)) throw "the member has another type";
         read = [](section_reader &from, const config_key &row, Of &to) {
@@ -151,8 +162,8 @@ struct key_row : config_key {
         };
     }
     consteval key_row(std::string_view key, value_shape of, std::string_view means, key_rows::none,
-                      std::string_view otherwise = {})
-        : config_key{key, of, means, otherwise} {}
+                      std::string_view otherwise = {}, cluster_use use = cluster_use::as_table)
+        : config_key{key, of, means, otherwise, use} {}
 
 private:
     // Written so that section.h need not be known here.
@@ -177,9 +188,11 @@ struct key_table {
     std::string called;    // "[run]", "[[cluster.servers]]", "device profile"
     std::string meaning;   // a sentence without a full stop
     bool is_open = false;  // policies have keys in it, too
+    cluster_use in_cluster = cluster_use::all;
     std::vector<told_key> keys = {};
 
     const config_key *find(std::string_view key) const;  // null: it has none of the name
+    cluster_use use_of(std::string_view key) const;      // its row's, or the table's
     std::vector<std::string> names() const;
 
     template <class Of>

@@ -43,8 +43,8 @@ std::string bracketed(std::string_view name) { return format("[{}]", name); }
 class builder {
 public:
     // `may_read`: the file that [cluster] file names.
-    builder(std::string file, std::filesystem::path base, bool may_read)
-        : file_(std::move(file)), base_(std::move(base)), may_read_(may_read) {
+    builder(std::string file, std::filesystem::path base, bool may_read, read_for purpose)
+        : file_(std::move(file)), base_(std::move(base)), may_read_(may_read), purpose_(purpose) {
         for (const std::string &name : section_names()) add_section(name);
         add_section(std::string(host_cache_stage));
     }
@@ -80,6 +80,7 @@ private:
     void read_cluster(run_config &config);
     void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
     void read_placement(run_config &config);
+    void look_for_idle(run_config &config);
     void read_library(section_reader &reader, run_config &config, stage_config &stage);
     void read_stage(std::string_view kind, run_config &config);
     void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
@@ -90,6 +91,7 @@ private:
     std::string file_;
     std::filesystem::path base_;
     bool may_read_;
+    read_for purpose_;
     std::map<std::string, section_reader, std::less<>> sections_;
 };
 
@@ -370,6 +372,22 @@ void builder::read_placement(run_config &config) {
                               cluster.place, config.executor, executors[0].name));
 }
 
+// Keys without an effect on this cluster: of --set refused, of the file warned of.
+void builder::look_for_idle(run_config &config) {
+    if (!config.cluster) return;
+    for (const key_table *table : section_tables()) {
+        section_reader &reader = section(table->name);
+        for (const given &value : reader.values()) {
+            const std::string idle = idle_in_cluster(table->name, value.key, *config.cluster,
+                                                     value.raw ? purpose_ : read_for::nodes);
+            if (idle.empty()) continue;
+            if (value.raw) return reader.fail(format("{}: {}: {}", value.place, file_, idle));
+            config.warnings.push_back(
+                format("{}: [{}] {}: {}", value.place, table->name, value.key, idle));
+        }
+    }
+}
+
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
 void builder::add_param(section_reader &reader, const given &value, const std::string &key,
                         std::string_view kind, bool may_replace, settings &params) {
@@ -485,6 +503,9 @@ status builder::build(run_config &config) {
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();
     if (section(host_cache_stage).failed()) return section(host_cache_stage).failure();
+    look_for_idle(config);
+    for (const std::string &name : section_names())
+        if (section(name).failed()) return section(name).failure();
     return success();
 }
 
@@ -493,10 +514,11 @@ status builder::build(run_config &config) {
 namespace {
 
 result<run_config> parse(std::string_view text, const std::filesystem::path &name,
-                         std::span<const override_value> overrides, bool may_read) {
+                         std::span<const override_value> overrides, bool may_read,
+                         read_for purpose) {
     const result<node> root = parse_document(text, name.string());
     if (!root) return root.failure();
-    builder sections(name.string(), name.parent_path(), may_read);
+    builder sections(name.string(), name.parent_path(), may_read, purpose);
     run_config config;
     config.file = name;
     if (const status added = sections.add_file(*root); !added) return added.failure();
@@ -507,16 +529,37 @@ result<run_config> parse(std::string_view text, const std::filesystem::path &nam
 
 }  // namespace
 
+std::string idle_in_cluster(std::string_view section, std::string_view key,
+                            const cluster_config &cluster, read_for purpose) {
+    switch (key_table_of(section).use_of(key)) {
+        case cluster_use::as_table:
+        case cluster_use::all:
+            return "";
+        case cluster_use::loads:
+            if (std::ranges::any_of(cluster.servers, &cluster_server::host_experts)) return "";
+            return "it has no effect where no server loads experts; set host_experts = true for "
+                   "one, or leave it out";
+        case cluster_use::nodes:
+            if (purpose == read_for::nodes) return "";
+            return "it has no effect on an emulated cluster, whose [[cluster.servers]] and "
+                   "[[cluster.workloads]] say what runs; leave it out";
+        case cluster_use::none:
+            return "it has no effect on a cluster, whose [[cluster.servers]] and "
+                   "[[cluster.workloads]] say what runs; leave it out";
+    }
+    return "";
+}
+
 result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
                                     std::span<const override_value> overrides) {
-    return parse(text, name, overrides, /*may_read=*/false);
+    return parse(text, name, overrides, /*may_read=*/false, read_for::emulation);
 }
 
 result<run_config> load_run_config(const std::filesystem::path &file,
-                                   std::span<const override_value> overrides) {
+                                   std::span<const override_value> overrides, read_for purpose) {
     const result<std::string> text = read_document(file);
     if (!text) return text.failure();
-    auto config = parse(*text, file, overrides, /*may_read=*/true);
+    auto config = parse(*text, file, overrides, /*may_read=*/true, purpose);
     return config ? (watch_calls(*config), config) : config;
 }
 

@@ -138,6 +138,8 @@ struct run_config {
     registry_config registry;  // of nodes
     // [report]
     std::string title;  // heading of text and HTML reports
+    // Of keys of the file that have no effect on its cluster.
+    std::vector<std::string> warnings;
 
     // The executor; the first of all where there is none of the name, which loading refuses.
     const executor_kind &runs_on() const;
@@ -161,12 +163,20 @@ result<override_value> parse_override(std::string_view text);
 // policy libraries are opened after it.
 void watch_calls(const run_config &config);
 
+// What a cluster's file is read for: keys of --set without an effect there are refused, those of
+// the file are warned of (`warnings`) unless nodes have a use for them.
+enum class read_for : uint8_t { emulation, nodes };
+
 result<run_config> load_run_config(const std::filesystem::path &file,
-                                   std::span<const override_value> overrides);
+                                   std::span<const override_value> overrides,
+                                   read_for purpose = read_for::emulation);
 // The same from text; `name` stands for the file in messages. For tests and the fuzz target. No
 // file is read, so [cluster] file is refused.
 result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
                                     std::span<const override_value> overrides);
+// Why a cluster has no use for a key of a section, "it has no effect ..."; "" where it has one.
+std::string idle_in_cluster(std::string_view section, std::string_view key,
+                            const cluster_config &cluster, read_for purpose);
 
 // "section.key=a,b,c" of --sweep.
 struct sweep {

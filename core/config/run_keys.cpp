@@ -18,8 +18,8 @@ constexpr uint64_t bytes_max = uint64_t{1} << 50, experts_max = 1 << 20;
 constexpr of_run run_list[] = {
     {"executor", a_text, "what runs it: emulator (virtual time), cpu or cuda (for real)",
      into<&run_config::executor>},
-    {"tokens", whole(0, count_max), "of the source that are run; 0: all",
-     into<&run_config::tokens>},
+    {"tokens", whole(0, count_max), "of the source that are run; 0: all", into<&run_config::tokens>,
+     "", cluster_use::nodes},
     {"batch", whole(1, 4096), "requests that are decoded together", into<&run_config::batch>},
     {"prefill", whole(0, 1 << 24),
      "tokens of a prefill pass: of a trace the first ones of each request, of a model pieces of a "
@@ -28,19 +28,20 @@ constexpr of_run run_list[] = {
     {"seed", whole(0, count_max), "of every random number, policies' and drawn tokens'",
      into<&run_config::seed>},
     {"threads", whole(0, 1024), "of arithmetic on the CPU; 0: one a core",
-     into<&run_config::threads>},
+     into<&run_config::threads>, "", cluster_use::nodes},
     {"arithmetic", word("exact|fast"),
      "activations in float32, or rounded as the format of the weights is made for (8 bits, bf16)",
-     by_hand, "\"fast\" of GGUF's quantised types, else \"exact\""},
-    {"device", whole(0, 1023), "which GPU computes, of executor cuda", into<&run_config::device>},
+     by_hand, "\"fast\" of GGUF's quantised types, else \"exact\"", cluster_use::nodes},
+    {"device", whole(0, 1023), "which GPU computes, of executor cuda", into<&run_config::device>,
+     "", cluster_use::none},
     {"guard", a_flag,
      "try now and then what cache, prefetch and substitution gain in this run, and hold off what "
      "loses, with figures and a warning",
-     into<&run_config::guard>},
+     into<&run_config::guard>, "", cluster_use::none},
     {"guard_window", whole(4, 1 << 20), "passes of decoding, with and without, that are compared",
-     into<&run_config::guard_window>},
+     into<&run_config::guard_window>, "", cluster_use::none},
     {"guard_margin", real(0, 1, share), "by which one side has to be faster than the other",
-     into<&run_config::guard_margin>},
+     into<&run_config::guard_margin>, "", cluster_use::none},
 };
 
 constexpr of_run emulator_list[] = {
@@ -54,7 +55,8 @@ constexpr of_run emulator_list[] = {
 
 constexpr of_run hardware_list[] = {
     {"profile", a_text, "a device: a file of hw_profiles/device or measured, or a path to a .toml",
-     into<&run_config::profile>, "none on the emulator, \"host\" on cpu and cuda"},
+     into<&run_config::profile>, "none on the emulator, \"host\" on cpu and cuda",
+     cluster_use::none},
     {"link", a_text, "between host and device: a file of hw_profiles/link, or a path",
      into<&run_config::link>, "the device's usual one"},
     {"node", a_text, "the host: a file of hw_profiles/node, or a path", into<&run_config::node>,
@@ -75,12 +77,12 @@ constexpr key_row<device_config> device_list[] = {
 };
 
 constexpr of_run source_list[] = {
-    {"trace", a_path, "recorded routing, in the trace format", by_hand},
+    {"trace", a_path, "recorded routing, in the trace format", by_hand, "", cluster_use::none},
     {"model", a_path, "in place of a trace: a directory in Hugging Face layout, or a GGUF file",
      by_hand},
     {"shape", a_text,
      "sizes of a trace's model: a file of configs/models, a path or a published name",
-     into<&run_config::shape>, "by the model that the trace names"},
+     into<&run_config::shape>, "by the model that the trace names", cluster_use::none},
     {"small", a_path,
      "a second, smaller version of a model's experts, which a router may let do: the same model in "
      "another format",
@@ -209,8 +211,19 @@ constexpr std::string_view stage_meanings[] = {
 };
 static_assert(std::size(stage_meanings) == std::size(kinds));
 
-key_table section(std::string_view name, std::string_view meaning) {
-    return {std::string(name), format("[{}]", name), std::string(meaning)};
+// Of the stages of a cluster's homes: experts come and go in those that load them.
+cluster_use use_of_stage(std::string_view kind) {
+    if (kind == "cache" || kind == "prefetch" || kind == "transport") return cluster_use::loads;
+    if (kind == "budget") return cluster_use::none;
+    return kind == "wire" ? cluster_use::nodes : cluster_use::all;
+}
+
+key_table section(std::string_view name, std::string_view meaning,
+                  cluster_use use = cluster_use::all) {
+    return {.name = std::string(name),
+            .called = format("[{}]", name),
+            .meaning = std::string(meaning),
+            .in_cluster = use};
 }
 
 }  // namespace
@@ -226,20 +239,23 @@ const key_rows_of<cluster_config> placement_rows = placement_list;
 
 void add_run_tables(std::vector<key_table> &to) {
     to.push_back(section("run", "what is run, and how").add(run_rows));
-    to.push_back(section("emulator", "what passes in virtual time beside the machine's own work")
-                     .add(emulator_rows));
+    using enum cluster_use;
     to.push_back(
-        section("hardware", "the machine, by profiles").add(hardware_rows).add(device_rows));
-    to.push_back(section("source", "a trace, or a model and what it is asked").add(source_rows));
-    to.push_back(section("memory", "what fast memory and host memory hold").add(memory_rows));
+        section("emulator", "what passes in virtual time beside the machine's own work", none)
+            .add(emulator_rows));
+    to.push_back(
+        section("hardware", "the machine, by profiles", nodes).add(hardware_rows).add(device_rows));
+    to.push_back(
+        section("source", "a trace, or a model and what it is asked", nodes).add(source_rows));
+    to.push_back(section("memory", "what fast memory and host memory hold", none).add(memory_rows));
     to.push_back(
         section("plugins", "where policies are, and how they are watched").add(plugins_rows));
-    to.push_back(
-        section("registry", "where real nodes agree on members and plans").add(registry_rows));
+    to.push_back(section("registry", "where real nodes agree on members and plans", nodes)
+                     .add(registry_rows));
     to.push_back(section("report", "of all outputs").add(report_rows));
     const run_config untouched;
     for (size_t i = 0; i < std::size(kinds); ++i) {
-        key_table stage = section(kinds[i], stage_meanings[i]);
+        key_table stage = section(kinds[i], stage_meanings[i], use_of_stage(kinds[i]));
         stage.is_open = true;
         stage.add(stage_rows);
         stage.keys[0].usual = value_text({}, untouched.stage(kinds[i]).plugin);

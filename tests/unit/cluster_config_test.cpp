@@ -472,6 +472,42 @@ TEST_CASE("mistakes between entries") {
     CHECK(lone.failure().text.find("of use on a cluster only") != std::string::npos);
 }
 
+TEST_CASE("keys without an effect on a cluster are refused of --set, and warned of in the file") {
+    const description plain;
+    for (const char *set : {"hardware.profile=rtx_3090", "memory.experts=10", "run.guard=true",
+                            "emulator.policy_time=measured", "source.trace=t.safetensors"})
+        refused(plain, {"--set ", "conf/run.toml: it has no effect on", "leave it out"}, {set});
+    // Of nodes, which an emulated cluster has not: refused there, in the file for them.
+    for (const char *set : {"run.tokens=9", "run.threads=2", "wire.plugin=tcp", "hardware.link=x",
+                            "cluster.own_disk=false", "registry.directory=d"})
+        refused(plain, {"--set ", "conf/run.toml", "emulated cluster"}, {set});
+    for (const char *set : {"cache.plugin=lru", "transport.plugin=chunked"})
+        refused(plain, {"--set ", "conf/run.toml", "host_experts = true"}, {set});
+    // Where a server loads experts its cache decides.
+    accepted(server_of("name = \"a\"\ngpus = \"a100_40gb\"\nworkload = \"w\"\nhost_experts = true\n"
+                       "[[cluster.servers]]\nname = \"b\"\ngpus = \"a100_40gb\"\n"),
+             {"cache.plugin=lru"});
+    for (const char *set : {"run.batch=2", "run.seed=3", "dispatch.plugin=load_all"})
+        accepted(plain, {set});
+
+    const auto config = read(adding("[wire]\nplugin = \"tcp\"\n[run]\nthreads = 1\ntokens = 5\n"
+                                    "guard = true\n[hardware]\nprofile = \"rtx_3090\"\n"
+                                    "[cache]\nplugin = \"lru\"\n")
+                                 .text());
+    REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
+    REQUIRE(config->warnings.size() == 3);
+    for (const char *part : {"[run] guard: it has no effect", "[hardware] profile: it has no",
+                             "[cache] plugin: it has no effect where no server loads"})
+        CHECK(std::ranges::count_if(config->warnings, [&](const std::string &one) {
+                  return one.starts_with("conf/run.toml:") && one.find(part) != std::string::npos;
+              }) == 1);
+    // A single machine has a use for them all.
+    CHECK(moorage::core::parse_run_config("[hardware]\nprofile = \"rtx_4090\"\n[source]\ntrace = "
+                                          "\"t\"\n[memory]\nexperts = 9\n",
+                                          "run.toml", {})
+              ->warnings.empty());
+}
+
 TEST_CASE("what nodes need stands beside what is emulated") {
     const description plain;
     CHECK(accepted(plain).own_disk);

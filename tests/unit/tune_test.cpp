@@ -517,6 +517,16 @@ TEST_CASE("the program: wrong usage says what is wrong") {
     refused("--param memry.experts --target tpot_ms=1", "did you mean memory.experts");
     refused("--param cache.plugn=lru,lfu --target tpot_ms=1", "--param cache.plugn: ");
     refused("--param memory.experts --target tpot_mss=1", "did you mean tpot_ms");
+    // What a cluster has no use for, as a number and as words.
+    const std::string cluster = MOORAGE_SOURCE_DIR "/configs/clusters/local.toml ";
+    for (const char *param : {"memory.experts", "hardware.link=a,b", "cache.plugin=lru,lfu"}) {
+        const moorage::test::ended how = moorage::test::run_line(
+            "tune " + cluster + "--target tpot_ms --param " + param, on.folder / "cluster.err");
+        CAPTURE(how.errors);
+        CHECK(how.code == 2);
+        CHECK(how.says("it has no effect"));
+        CHECK(how.says("local.toml"));
+    }
 }
 
 TEST_CASE("the program: words and a number, and a frontier of both") {

@@ -83,7 +83,7 @@ std::string line_of(const json &one) {
 int show_status(const cluster_arguments &given) {
     const auto overrides = read_settings(given.settings);
     if (!overrides) return fail(overrides.failure());
-    const auto config = load_run_config(given.cluster, *overrides);
+    const auto config = load_run_config(given.cluster, *overrides, read_for::nodes);
     if (!config) return fail(config.failure());
     if (!config->cluster)
         return fail(

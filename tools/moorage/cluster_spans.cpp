@@ -58,7 +58,7 @@ status check(const spans_arguments &given, const run_config &config) {
 int draw_spans(const spans_arguments &given) {
     const auto overrides = read_settings(given.settings);
     if (!overrides) return fail(overrides.failure());
-    const auto config = load_run_config(given.cluster, *overrides);
+    const auto config = load_run_config(given.cluster, *overrides, read_for::nodes);
     if (!config) return fail(config.failure());
     if (const status sound = check(given, *config); !sound) return fail(sound.failure());
     std::vector<node_spans> all;

@@ -176,7 +176,7 @@ status tell_beside(const load_arguments &given, const run_config &asked, run_res
                    const run_report &real) {
     auto overrides = read_settings(given.common.settings);
     if (!overrides) return overrides.failure();
-    auto config = load_run_config(given.common.cluster, *overrides);
+    auto config = load_run_config(given.common.cluster, *overrides, read_for::nodes);
     if (!config) return config.failure();
     config->cluster->requests = asked.cluster->requests;
     auto emulated = run_either(*config, shared, {});

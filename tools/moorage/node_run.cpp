@@ -27,7 +27,7 @@ result<run_config> node_config_of(const node_run_options &options, const std::st
     std::vector<override_value> all;
     if (!directory.empty()) all.push_back({"source", "model", directory});
     all.insert(all.end(), overrides->begin(), overrides->end());
-    auto config = load_run_config(options.cluster, all);
+    auto config = load_run_config(options.cluster, all, read_for::nodes);
     if (!config) return config.failure();
     config->executor = "cpu";
     config->profile = "host";

@@ -60,6 +60,8 @@ result<std::vector<job>> read_jobs(const place_arguments &given, placement_repor
                                 "links, models and workloads",
                                 given.config),
                          true};
+        if (jobs.empty())
+            for (const std::string &warning : config->warnings) print_error(warning + "\n");
         jobs.push_back({std::move(config).value(), std::move(overrides)});
         placement_scene &at = report.scenes.emplace_back();
         for (const override_value &one : chosen)

@@ -56,6 +56,11 @@ result<composition> read_composition(const profile_compare_arguments &given,
     overrides.insert(overrides.end(), swept.begin(), swept.end());
     auto read = load_run_config(file, overrides);
     if (!read) return read.failure();
+    if (read->cluster)
+        return error{format("{}: it has a [cluster], and runs of one machine are compared; name a "
+                            "configuration with a [source] alone, or take moorage load --emulate",
+                            file),
+                     true};
     composition made;
     made.name = std::filesystem::path(file).stem().string();
     for (const override_value &one : swept)

@@ -207,6 +207,18 @@ result<given_range> read_range(const std::string &text, const std::string &writt
     return range;
 }
 
+// Of a cluster, which has no use for every key.
+status check_use(const std::string &name, const run_config &config) {
+    const auto parsed = parse_override(name + "=0");
+    if (!config.cluster || !parsed) return success();
+    const auto known = [&](const key_table &one) { return one.name == parsed->section; };
+    if (std::ranges::none_of(key_tables(), known)) return success();
+    const std::string idle =
+        idle_in_cluster(parsed->section, parsed->key, *config.cluster, read_for::emulation);
+    if (idle.empty()) return success();
+    return usage(format("--param {}: {}: {}", name, config.file.string(), idle));
+}
+
 }  // namespace
 
 result<tuned_param> read_param(const std::string &text, const given_range &range,
@@ -214,6 +226,7 @@ result<tuned_param> read_param(const std::string &text, const given_range &range
     const size_t equals = text.find('=');
     tuned_param made;
     made.name = text.substr(0, equals);
+    if (const status useful = check_use(made.name, config); !useful) return useful.failure();
     const std::string written = equals == std::string::npos ? "" : text.substr(equals + 1);
     given_range own = range;
     if (equals != std::string::npos && written.find(':') == std::string::npos) {
