@@ -32,8 +32,9 @@ arrival_options options_of(const home_inputs &from, const request_share &share,
     how.home = share.number;
     how.batch = config.batch;
     how.prefill_max = config.prefill ? config.prefill : prefill_default;
-    if (config.cluster->duration_s > 0) how.end_ns = ns_of(config.cluster->duration_s);
-    if (const uint64_t all = config.cluster->requests; all > 0)
+    const cluster_config &cluster = *config.cluster;
+    if (cluster.duration_s > 0) how.end_ns = ns_of(cluster.duration_s / cluster.faster);
+    if (const uint64_t all = cluster.requests; all > 0)
         how.requests_max = std::max<uint64_t>(
             1, static_cast<uint64_t>(std::llround(static_cast<double>(all) * request_share)));
     return how;
@@ -71,7 +72,7 @@ result<arrival_phase> phase_of(const home_inputs &from, const home_place &place,
 }
 
 // By a list, of which every device takes each parts-th, where the workload has one.
-status take_list(const cluster_workload &workload, const request_share &share,
+status take_list(const cluster_workload &workload, const request_share &share, double faster,
                  std::vector<arrival> &out) {
     if (workload.poisson_s == 0 && workload.arrivals.empty())
         return error{format("{}: workload {} does not say when requests come; give poisson_s "
@@ -82,7 +83,10 @@ status take_list(const cluster_workload &workload, const request_share &share,
     const auto all = read_arrivals(workload.arrivals);
     if (!all) return all.failure();
     out.clear();
-    for (size_t i = share.part; i < all->size(); i += share.parts) out.push_back((*all)[i]);
+    for (size_t i = share.part; i < all->size(); i += share.parts) {
+        out.push_back((*all)[i]);
+        out.back().at_s /= faster;
+    }
     return success();
 }
 
@@ -92,7 +96,8 @@ result<std::unique_ptr<arrival_source>> make_requests(const home_inputs &from,
                                                       const home_place &place,
                                                       const request_share &share,
                                                       const uint64_t *clock) {
-    const double part = share_of(from, place, share);
+    const double faster = from.config.cluster->faster;
+    const double part = share_of(from, place, share), pace = part * faster;
     arrival_options how = options_of(from, share, part);
     std::vector<arrival_phase> phases;
     const auto &all = from.config.cluster->workloads;
@@ -101,18 +106,20 @@ result<std::unique_ptr<arrival_source>> make_requests(const home_inputs &from,
         auto phase = phase_of(from, place, *now);
         if (!phase) return phase.failure();
         phase->from_ns = from_ns;
-        phase->poisson_s = now->poisson_s / part;
-        if (const status done = take_list(*now, share, how.arrivals); !done) return done.failure();
+        phase->poisson_s = now->poisson_s / pace;
+        if (const status done = take_list(*now, share, faster, how.arrivals); !done)
+            return done.failure();
         phases.push_back(std::move(*phase));
         const auto next = std::ranges::find(all, now->then, &cluster_workload::name);
         if (now->then.empty() || next == all.end()) break;
-        if (ns_of(now->then_s) <= from_ns)
+        const uint64_t then_ns = ns_of(now->then_s / faster);
+        if (then_ns <= from_ns)
             return error{
                 format("{}: workload {} is followed at {} s, which is not after its "
                        "begin at {} s",
                        now->place, now->name, now->then_s, static_cast<double>(from_ns) / 1e9),
                 true};
-        from_ns = ns_of(now->then_s);
+        from_ns = then_ns;
         now = &*next;
     }
     auto made = arrival_source::make(std::move(phases), how, clock);

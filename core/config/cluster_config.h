@@ -130,6 +130,7 @@ struct cluster_config {
     // Of a run.
     double duration_s = 0;        // requests come for so long; 0: until `requests`
     uint64_t requests = 0;        // of each home; 0: until `duration_s`
+    double faster = 1;            // so many times as often: no key, but `moorage load --faster`
     double bucket_s = 0;          // of figures over time; 0: a 60th of the duration
     uint32_t offers_max = 8;      // servers that a home considers for an expert, the nearest
     double local_bits_per_s = 0;  // between the devices of a server; 0: takes no time

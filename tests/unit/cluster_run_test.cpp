@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "core/cluster/home_arrivals.h"
+#include "core/placement/scene.h"
 #include "core/source/synth.h"
 #include "toy_machine.h"
 
@@ -101,6 +103,31 @@ TEST_CASE("one home, one call: by hand") {
     CHECK(all.links[0].activation_bytes == 10);
     CHECK(all.devices[0].served == 0);
     CHECK(all.devices[1].served == 1);
+}
+
+TEST_CASE("requests that come twice as fast come in half the time, in a run and for nodes") {
+    bench on;
+    on.cluster = "requests = 3\n";
+    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1,
+             "0.000001,1,2\n0.5,1,2\n0.9,1,2\n");
+    const auto first_at = [&](double faster) {
+        auto config = load_run_config(on.folder / "run.toml", {});
+        REQUIRE(config.ok());
+        config->cluster->faster = faster;
+        auto scene = make_scene(*config->cluster, on.folder.path());
+        REQUIRE(scene.ok());
+        const auto all = arrivals_of_homes(*config, on.shared, *scene, 100);
+        REQUIRE(all.ok());
+        REQUIRE(all->size() == 3);
+        const auto done = run_either(*config, on.shared, {});
+        REQUIRE(done.ok());
+        // It ends with the last request, which takes microseconds.
+        CHECK(done->total_ms == doctest::Approx(900 / faster).epsilon(1e-4));
+        return (*all)[1].of.arrived_ns;
+    };
+    CHECK(first_at(1) == 500'000'000);
+    CHECK(first_at(2) == 250'000'000);
+    CHECK(first_at(0.5) == 1'000'000'000);
 }
 
 TEST_CASE("two homes call one server at the same time: the second waits for its GPU") {

@@ -124,10 +124,8 @@ result<std::vector<load_request>> make_requests(const load_arguments &given,
         const bool wanted = given.homes.empty() ||
                             std::ranges::find(given.homes, names[one.home]) != given.homes.end();
         if (!wanted) continue;
-        const double at_ns = static_cast<double>(one.of.arrived_ns) / given.faster;
-        all.push_back({one.home,
-                       static_cast<uint64_t>(at_ns),
-                       {std::move(ids), std::max(one.of.output_tokens, 1u), 0}});
+        all.push_back(
+            {one.home, one.of.arrived_ns, {std::move(ids), std::max(one.of.output_tokens, 1u), 0}});
     }
     if (all.empty())
         return error{format("{}: no server that is asked has a workload", cluster.place), true};
@@ -179,6 +177,7 @@ status tell_beside(const load_arguments &given, const run_config &asked, run_res
     auto config = load_run_config(given.common.cluster, *overrides, read_for::nodes);
     if (!config) return config.failure();
     config->cluster->requests = asked.cluster->requests;
+    config->cluster->faster = asked.cluster->faster;
     auto emulated = run_either(*config, shared, {});
     if (!emulated) return emulated.failure();
     comparison both{
@@ -208,6 +207,7 @@ int ask_all(const load_arguments &given) {
     const auto setup = set_up_node(*config, "", shared);
     if (!setup) return fail(setup.failure());
     if (given.requests != 0) config->cluster->requests = given.requests;
+    config->cluster->faster = given.faster;
     const auto requests = make_requests(given, *config, shared, *setup);
     if (!requests) return fail(requests.failure());
     auto over = open_wire(*config, shared.policies(), setup->plan, wire_calls::beside);
