@@ -24,8 +24,19 @@ const cluster_workload &first_of(const home_inputs &from, const home_place &plac
     return from.config.cluster->workloads[from.of.home_workload[place.home]];
 }
 
-arrival_options options_of(const home_inputs &from, const request_share &share,
-                           double request_share) {
+// Of so many of the home as the configuration says.
+uint64_t requests_of(const home_inputs &from, const home_place &place, const request_share &share) {
+    const demand_arrays &demand = from.of.demand;
+    std::vector<double> shares;  // [models][parts]
+    for (uint32_t model = 0; model < demand.models; ++model)
+        shares.insert(shares.end(), share.parts,
+                      share_of(from, {place.device, place.home, model}, share));
+    const auto all = apportioned(from.config.cluster->requests, shares);
+    return all[size_t{place.model} * share.parts + share.part];
+}
+
+arrival_options options_of(const home_inputs &from, const home_place &place,
+                           const request_share &share) {
     const run_config &config = from.config;
     arrival_options how;
     how.seed = config.seed;
@@ -34,9 +45,7 @@ arrival_options options_of(const home_inputs &from, const request_share &share,
     how.prefill_max = config.prefill ? config.prefill : prefill_default;
     const cluster_config &cluster = *config.cluster;
     if (cluster.duration_s > 0) how.end_ns = ns_of(cluster.duration_s / cluster.faster);
-    if (const uint64_t all = cluster.requests; all > 0)
-        how.requests_max = std::max<uint64_t>(
-            1, static_cast<uint64_t>(std::llround(static_cast<double>(all) * request_share)));
+    if (cluster.requests > 0) how.requests_max = requests_of(from, place, share);
     return how;
 }
 
@@ -92,13 +101,28 @@ status take_list(const cluster_workload &workload, const request_share &share, d
 
 }  // namespace
 
+std::vector<uint64_t> apportioned(uint64_t all, std::span<const double> shares) {
+    std::vector<uint64_t> counts;
+    std::vector<std::pair<double, size_t>> left;  // negative remainders, the largest first
+    uint64_t given = 0;
+    for (const double share : shares) {
+        const double exact = static_cast<double>(all) * share;
+        counts.push_back(std::min(static_cast<uint64_t>(exact), all - given));
+        given += counts.back();
+        left.emplace_back(static_cast<double>(counts.back()) - exact, left.size());
+    }
+    std::ranges::sort(left);
+    for (size_t i = 0; given < all && i < left.size(); ++i, ++given) ++counts[left[i].second];
+    return counts;
+}
+
 result<std::unique_ptr<arrival_source>> make_requests(const home_inputs &from,
                                                       const home_place &place,
                                                       const request_share &share,
                                                       const uint64_t *clock) {
     const double faster = from.config.cluster->faster;
-    const double part = share_of(from, place, share), pace = part * faster;
-    arrival_options how = options_of(from, share, part);
+    const double pace = share_of(from, place, share) * faster;
+    arrival_options how = options_of(from, place, share);
     std::vector<arrival_phase> phases;
     const auto &all = from.config.cluster->workloads;
     const cluster_workload *now = &first_of(from, place);

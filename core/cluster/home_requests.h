@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/cluster/arrivals.h"
 #include "core/cluster/cluster_state.h"
@@ -28,6 +30,10 @@ struct request_share {
     uint32_t number;  // of the node, which its draws depend on
     uint32_t part, parts;
 };
+
+// `all` divided by shares that sum to one: each gets what is whole of its part, the largest
+// remainders (ties: the first) get one more, and the sum is `all`.
+std::vector<uint64_t> apportioned(uint64_t all, std::span<const double> shares);
 
 // Requires: the home has a workload. `clock` is borrowed. Errors name the workload.
 result<std::unique_ptr<arrival_source>> make_requests(const home_inputs &from,

@@ -6,8 +6,10 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "core/cluster/home_arrivals.h"
+#include "core/cluster/home_requests.h"
 #include "core/placement/scene.h"
 #include "core/source/synth.h"
 #include "toy_machine.h"
@@ -128,6 +130,22 @@ TEST_CASE("requests that come twice as fast come in half the time, in a run and 
     CHECK(first_at(1) == 500'000'000);
     CHECK(first_at(2) == 250'000'000);
     CHECK(first_at(0.5) == 1'000'000'000);
+}
+
+TEST_CASE("a home's requests are divided among its models and devices, and all of them are there") {
+    using counts = std::vector<uint64_t>;
+    // 20 * (0.45, 0.33, 0.22) = 9, 6.6, 4.4: 9, 6 and 4 are whole, one is left for the remainder
+    // 0.6.
+    CHECK(apportioned(20, std::vector{0.45, 0.33, 0.22}) == counts{9, 7, 4});
+    CHECK(apportioned(1, std::vector{0.2, 0.5, 0.3}) == counts{0, 1, 0});
+    CHECK(apportioned(1, std::vector{0.5, 0.5}) == counts{1, 0});
+    CHECK(apportioned(100, std::vector{0.25, 0.75}) == counts{25, 75});
+    CHECK(apportioned(7, std::vector{1.0}) == counts{7});
+    for (uint64_t all = 1; all < 50; ++all) {
+        const counts made = apportioned(all, std::vector(7, 1.0 / 7));
+        CHECK(std::accumulate(made.begin(), made.end(), uint64_t{0}) == all);
+        CHECK(std::ranges::max(made) - std::ranges::min(made) <= 1);
+    }
 }
 
 TEST_CASE("two homes call one server at the same time: the second waits for its GPU") {
