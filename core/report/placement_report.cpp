@@ -86,6 +86,12 @@ json row_json(const placement_report &report, const placement_row &row) {
 
 }  // namespace
 
+const scene &shown_scene(const placement_report &report) {
+    for (const placement_scene &one : report.scenes)
+        if (one.of.cluster.servers != 0) return one.of;
+    return report.scenes[0].of;
+}
+
 double latency_ms(const placement_row &row) { return 1e3 * row.figures.token_s; }
 double empty_latency_ms(const placement_row &row) { return 1e3 * row.figures.empty_s; }
 
@@ -166,11 +172,11 @@ std::string to_html(const placement_report &report, const std::string &command) 
         if (row.refusal.empty()) one["layer_shares"] = layer_shares(of, row.made);
     }
     json data = {{"results", std::move(results)}};
-    data["cluster"] = report.scenes.empty() ? "" : scene_text(report.scenes[0].of);
+    data["cluster"] = report.scenes.empty() ? "" : scene_text(shown_scene(report));
     data["statistics"] = fmt::format("{}", fmt::join(report.statistics, "; "));
     if (!report.scenes.empty()) {
-        data["servers"] = report.scenes[0].of.server_names;
-        data["models_layers"] = report.scenes[0].of.demand.model_layers;
+        data["servers"] = shown_scene(report).server_names;
+        data["models_layers"] = shown_scene(report).demand.model_layers;
     }
     return to_html({.title = report.title.empty() ? "moorage placement" : report.title,
                     .kind = "placement",

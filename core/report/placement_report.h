@@ -37,6 +37,9 @@ struct placement_report {
     std::vector<placement_row> rows;
 };
 
+// The first cluster that could be made, whose size the report states.
+const scene &shown_scene(const placement_report &report);
+
 // Milliseconds of a token in its MoE layers, and that with nothing placed: known with a cloud only.
 double latency_ms(const placement_row &row);
 double empty_latency_ms(const placement_row &row);

@@ -31,7 +31,7 @@ std::string facts_text(const plan &made) {
 std::string header(const placement_report &report) {
     std::string text;
     if (!report.title.empty()) text += shortened(report.title, columns_max) + "\n";
-    text += paragraph("cluster", scene_text(report.scenes[0].of));
+    text += paragraph("cluster", scene_text(shown_scene(report)));
     for (size_t i = 0; i < report.statistics.size(); ++i)
         text += paragraph(i == 0 ? "statistics" : "", report.statistics[i]);
     return text;
@@ -197,7 +197,7 @@ std::string lowest_text(const placement_report &report) {
         if (!together || row.figures.batch_token_s < together->figures.batch_token_s)
             together = &row;
     }
-    if (!alone || !in_batches(report.scenes[0].of))
+    if (!alone || !in_batches(shown_scene(report)))
         return alone ? alone->made.policy + " has the lowest latency, by the model of one token"
                      : "";
     const std::string of_batches =

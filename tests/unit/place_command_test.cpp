@@ -159,6 +159,26 @@ TEST_CASE("what is swept becomes rows with their settings") {
     CHECK(has(html, "\"servers\":[\"edge.0\""));
 }
 
+TEST_CASE("a swept value that is impossible costs its rows alone") {
+    // An expert of demo has 73,728 bytes; each of three servers needs 64 of 192: 1e6 holds 13.
+    const fs::path local = source / "configs/clusters/local.toml";
+    const scratch file("sweep.json");
+    const outcome done =
+        moorage_place(local.string() + " --policies prism,lfu --json " + file.path.string() +
+                      " --sweep cluster.servers.expert_memory_bytes=1e6,2e7");
+    CHECK(done.code == 1);
+    CHECK(has(done.errors, "prism, cluster.servers.expert_memory_bytes=1e6: "));
+    CHECK(has(done.out, "FAILED"));
+    const json results = parse_json(file.text())["results"];
+    REQUIRE(results.size() == 4);
+    for (size_t i = 0; i < 4; ++i) {
+        CHECK(results[i].contains("failed") == (i < 2));
+        CHECK(results[i].contains("latency_ms") == (i >= 2));
+        CHECK(results[i]["settings"]["cluster.servers.expert_memory_bytes"] ==
+              (i < 2 ? "1e6" : "2e7"));
+    }
+}
+
 TEST_CASE("wrong usage is told from failure") {
     const std::string config = tiny.string();
     for (const auto &given :

@@ -200,6 +200,14 @@ struct row_parts {
     }
 };
 
+placement_row failed_one(const contender &one, const failed_row &how) {
+    placement_row row;
+    row.made.policy = name_of(one);
+    row.failed = true;
+    row.refusal = how.why, row.death = how.death;
+    return row;
+}
+
 // A row that failed is one that says so. Zones are placed side by side; a cluster that is planned
 // as one has a machine to itself, since a policy's own time is among the figures.
 placement_row make_row(const contender &one, const run_config &config, const registry &policies,
@@ -221,11 +229,7 @@ placement_row make_row(const contender &one, const run_config &config, const reg
     if (!given) failed = failed_row{"", given.failure().text, {}, given.failure().usage};
     for (auto &failure : parts.failures)
         if (failure && !failed) failed = std::move(failure);
-    row.failed = failed.has_value();
-    if (failed) {
-        row.refusal = failed->why, row.death = failed->death;
-        return row;
-    }
+    if (failed) return failed_one(one, *failed);
     for (std::string &refusal : parts.refusals)
         if (row.refusal.empty()) row.refusal = std::move(refusal);
     if (!row.refusal.empty()) return row;
@@ -240,7 +244,15 @@ placement_row make_row(const contender &one, const run_config &config, const reg
 struct row_request {
     contender by;
     size_t job = 0;
+    std::optional<failed_row> failed;  // its cluster already has
 };
+
+// "prism, cluster.servers.expert_memory_bytes=1e6"
+std::string label_of(const contender &one, const placement_scene &at) {
+    std::string label = name_of(one);
+    for (const auto &[key, value] : at.settings) label += format(", {}={}", key, value);
+    return label;
+}
 
 result<std::vector<row_request>> find_rows(const place_arguments &given,
                                            const std::vector<job> &jobs, const registry &known,
@@ -250,11 +262,14 @@ result<std::vector<row_request>> find_rows(const place_arguments &given,
         const run_config &config = jobs[i].config;
         const bool zoned = zones_of(*config.cluster) > 1;
         auto made = (zoned ? make_outline : make_scene)(*config.cluster, config.file.parent_path());
-        if (!made) return made.failure();
-        report.scenes[i].of = std::move(made).value();
+        std::optional<failed_row> failed;
+        if (made)
+            report.scenes[i].of = std::move(made).value();
+        else
+            failed = failed_row{"", made.failure().text, {}, made.failure().usage};
         auto all = contenders(given, jobs[i], policies_of(given, known));
         if (!all) return all.failure();
-        for (contender &one : *all) rows.push_back({std::move(one), i});
+        for (contender &one : *all) rows.push_back({std::move(one), i, failed});
     }
     return rows;
 }
@@ -271,13 +286,15 @@ result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs
     if (!rows) return rows.failure();
     std::vector<failed_row> failed;
     for (const row_request &one : *rows) {
-        std::optional<failed_row> failure;
-        report.rows.push_back(make_row(one.by, jobs[one.job].config, policies,
-                                       report.scenes[one.job].of, failure));
+        const placement_scene &at = report.scenes[one.job];
+        std::optional<failed_row> failure = one.failed;
+        report.rows.push_back(
+            failure ? failed_one(one.by, *failure)
+                    : make_row(one.by, jobs[one.job].config, policies, at.of, failure));
         report.rows.back().scene = one.job;
         if (!failure) continue;
         failed.push_back(std::move(*failure));
-        failed.back().label = name_of(one.by);
+        failed.back().label = label_of(one.by, at);
     }
     // What is wrong with the only one is what is wrong with the whole.
     if (rows->size() == 1 && failed.empty() && !report.rows[0].refusal.empty())
@@ -327,9 +344,10 @@ int run_place(const place_arguments &given) {
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") print(to_text(report));
     if (const status done = write_files(given, report); !done) return fail(done.failure());
+    // A row without a plan is not what was asked for.
     for (const placement_row &row : report.rows)
-        if (row.refusal.empty()) return *code;
-    return exit_failed;
+        if (!row.refusal.empty()) return exit_failed;
+    return *code;
 }
 
 }  // namespace
