@@ -31,6 +31,11 @@ public:
                distances_[device] == MOORAGE_DISTANCE_OWN;
     }
 
+    // Whether a call to it is a message to another server, or of a user to any.
+    bool leaves(uint32_t device) const {
+        return user() || distances_[device] != MOORAGE_DISTANCE_OWN;
+    }
+
     // Channels: to a server and back, and of a user to the server it enters at and back.
     uint32_t there(uint32_t server) const { return ways_[server].there.channel; }
     uint32_t back(uint32_t server) const { return ways_[server].back.channel; }

@@ -25,7 +25,7 @@ void home_calls::add(const remote_call &work) {
     one.away = one.absent = returns_each_ ? experts : 1;
     one.experts.assign(work.experts.begin(), work.experts.end());
     all_tokens_ = work.all_tokens;
-    figures_.calls += !ways_.own(one.server);
+    figures_.calls += ways_.leaves(one.server);
 }
 
 void home_calls::set_out() {
@@ -126,7 +126,7 @@ home_calls::reached home_calls::at_home(uint32_t call, uint32_t output) {
     came_home_ = one.experts;
     if (output != sum) came_home_ = came_home_.subspan(output, 1);
     if (--one.absent != 0) return reached::home;
-    if (!ways_.own(one.server)) {
+    if (ways_.leaves(one.server)) {
         figures_.ns += all_.now_ns - called_ns_;
         figures_.experts += one.experts.size();
     }

@@ -135,8 +135,10 @@ void add_nodes(const node_plan &plan, const load_seen &seen, run_report &report)
                       [](const cluster_report::link &one) { return std::pair(one.from, one.to); });
     if (report.cluster->calls != 0)
         report.cluster->remote_call_ms /= static_cast<double>(report.cluster->calls);
+    report.cluster->by_token = true;
     report.experts.requested = activations;
-    report.experts.hits = activations - std::min(elsewhere, activations);
+    report.experts.remote = report.experts.misses = std::min(elsewhere, activations);
+    report.experts.hits = activations - report.experts.remote;
     if (activations != 0)
         report.cluster->local_ratio =
             static_cast<double>(report.experts.hits) / static_cast<double>(activations);

@@ -7,6 +7,7 @@
 #include "core/dispatch/dispatch_stage.h"
 #include "core/execute/peers.h"
 #include "core/source/layer_step.h"
+#include "core/source/step_counts.h"
 
 namespace moorage::core {
 
@@ -22,6 +23,9 @@ public:
     // Calls every server of the added items, in the order in which the policy first named it; each
     // item has one computation more under way. Returns how many began. [step]
     uint32_t start(const layer_step &step, std::vector<step_item> &items);
+    // An item that was computed by another device: remote, unless the home's own server has it, in
+    // whose fast memory it was found like one of the home's device.
+    void count(const step_item &item, expert_counts &counts) const;
 
 private:
     void count_tokens(const layer_step &step, const std::vector<step_item> &items);

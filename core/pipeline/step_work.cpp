@@ -566,8 +566,10 @@ void step_work::end(layer_report &account) {
     ledger *const only = truth_.only();
     for (step_item &item : items_) {
         (only ? *only : truth_.of(item.page)).unpin(item.page, item.cached || item.behind);
-        if (item.site != site_gpu)
-            ++(item.site == site_cpu ? account.experts.on_cpu : account.experts.remote);
+        if (item.site >= site_remote)
+            remote_.count(item, account.experts);
+        else
+            account.experts.on_cpu += item.site == site_cpu;
         assert(item.missing != 0 || item.transfers[0] == MOORAGE_NONE);
         if (item.missing == 0) continue;  // so nothing has brought it
         if (host_) host_->let_go(item.page);

@@ -43,8 +43,9 @@ std::vector<table_column> cluster_columns_for(const comparison &compared,
         p99.push_back(of ? mean("cluster.latency_ms.p99", of->latency_ms.p99) : none);
         ttft.push_back(mean("ttft_ms.mean", row.report.ttft_ms.mean));
         tpot.push_back(mean("tpot_ms.mean", row.report.tpot_ms.mean));
-        experts.push_back(of ? mean("cluster.experts_ms_per_token", of->experts_ms_per_token)
-                             : none);
+        experts.push_back(of && of->experts_ms_per_token
+                              ? mean("cluster.experts_ms_per_token", *of->experts_ms_per_token)
+                              : none);
         local.cells.push_back(of ? percent(mean("cluster.local_ratio", of->local_ratio), 1) : "-");
         network.cells.push_back(
             of ? human_bytes(mean("bytes.network", double(row.report.bytes.network))) : "-");

@@ -1,8 +1,10 @@
 // cluster_report.h - what a run over a cluster measured besides: requests, homes, links, over time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +33,7 @@ struct cluster_report {
     struct link {
         std::string from, to;
         uint64_t activation_bytes = 0, migration_bytes = 0, queue_peak = 0;
-        double utilisation = 0;
+        std::optional<double> utilisation = {};  // null: not measured
     };
     // By time since the run began; latency by the arrival of requests.
     struct bucket {
@@ -47,7 +49,9 @@ struct cluster_report {
     std::string policy;  // of placement
     double duration_s = 0, bucket_s = 0;
     summary_ms latency_ms;
-    double experts_ms_per_token = 0;  // from a layer's routing to its last output, over all layers
+    // From a layer's routing to its last output, over all layers; null: not measured.
+    std::optional<double> experts_ms_per_token = {};
+    bool by_token = false;  // experts are counted once a token that chose them, not once a pass
     double local_ratio = 1;
     double remote_call_ms = 0;  // mean, of one server in one step, however many experts
     uint64_t calls = 0, events = 0;
@@ -60,6 +64,11 @@ struct cluster_report {
     std::vector<std::vector<uint32_t>> servers_layers;
     std::vector<uint32_t> layers_experts;  // [layers] experts that there are
     std::vector<uint32_t> models_layers;   // [models]
+
+    // Whether any request was answered: else there are no times.
+    bool answered() const {
+        return std::ranges::any_of(homes, [](const home &one) { return one.requests != 0; });
+    }
 };
 
 json to_json(const cluster_report &report);

@@ -58,6 +58,11 @@ json list_of(const List &list) {
     return all;
 }
 
+// Null where a cluster answered nothing.
+json time_of(run of, double time_ms) {
+    return of.cluster && !of.cluster->answered() ? json() : json(stable(time_ms));
+}
+
 json policy_share(run of) {
     if (of.policy_times.empty() || of.total_ms <= 0) return json();
     double ms_in_policies = 0;
@@ -79,27 +84,29 @@ constexpr of_run run_rows[] = {
     {{"virtual_time", flag, neither, "virtual time", "times are emulated, not measured"},
      [](run of) -> json { return of.virtual_time; }},
     {{"tpot_ms.mean", ms, smaller, "TPOT ms", "time per output token after a request's first"},
-     [](run of) -> json { return stable(of.tpot_ms.mean); }},
+     [](run of) { return time_of(of, of.tpot_ms.mean); }},
     {{"tpot_ms.p50", ms, smaller, "p50 ms", "median of the times per output token"},
-     [](run of) -> json { return stable(of.tpot_ms.p50); }},
+     [](run of) { return time_of(of, of.tpot_ms.p50); }},
     {{"tpot_ms.p99", ms, smaller, "p99 ms", "99 of 100 output tokens took no longer"},
-     [](run of) -> json { return stable(of.tpot_ms.p99); }},
+     [](run of) { return time_of(of, of.tpot_ms.p99); }},
     {{"ttft_ms.mean", ms, smaller, "TTFT ms", "time from a request's arrival to its first token"},
-     [](run of) -> json { return stable(of.ttft_ms.mean); }},
+     [](run of) { return time_of(of, of.ttft_ms.mean); }},
     {{"ttft_ms.p50", ms, smaller, "TTFT p50 ms", "median of the times to the first token"},
-     [](run of) -> json { return stable(of.ttft_ms.p50); }},
+     [](run of) { return time_of(of, of.ttft_ms.p50); }},
     {{"ttft_ms.p99", ms, smaller, "TTFT p99 ms", "99 of 100 first tokens took no longer"},
-     [](run of) -> json { return stable(of.ttft_ms.p99); }},
+     [](run of) { return time_of(of, of.ttft_ms.p99); }},
     {{"tokens_per_s", per_s, larger, "tokens/s", "tokens over the time of the run"},
      [](run of) -> json { return stable(of.tokens_per_s); }},
     {{"experts.requested", count, neither, "requested", "experts that layer steps asked for"},
      [](run of) -> json { return of.experts.requested; }},
-    {{"experts.hits", count, larger, "hits", "of them whole and in fast memory when asked for"},
+    {{"experts.hits", count, larger, "hits",
+      "of them whole and in fast memory when asked for; of a cluster: of the home's server"},
      [](run of) -> json { return of.experts.hits; }},
     {{"experts.partial_hits", count, larger, "partial hits",
       "of them with a part in fast memory, or on its way"},
      [](run of) -> json { return of.experts.partial_hits; }},
-    {{"experts.misses", count, smaller, "misses", "of them with nothing in fast memory"},
+    {{"experts.misses", count, smaller, "misses",
+      "of them with nothing in fast memory; of a cluster: not on the home's server"},
      [](run of) -> json { return of.experts.misses; }},
     {{"experts.hit_rate", share, larger, "hit rate", "hits over experts asked for"},
      [](run of) -> json { return stable(of.experts.hit_rate()); }},

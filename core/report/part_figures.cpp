@@ -169,9 +169,9 @@ constexpr figure_row<cluster_report::home> home_rows[] = {
      [](in_home of) -> json { return of.requests; }},
     {{"tokens", count, neither, "tokens", "of them"}, [](in_home of) -> json { return of.tokens; }},
     {{"latency_ms", ms, smaller, "latency", "from arrival to last output token"},
-     [](in_home of) { return to_json(of.latency_ms); }},
+     [](in_home of) { return of.requests == 0 ? json() : to_json(of.latency_ms); }},
     {{"ttft_ms", ms, smaller, "TTFT", "from arrival to first output token"},
-     [](in_home of) { return to_json(of.ttft_ms); }},
+     [](in_home of) { return of.requests == 0 ? json() : to_json(of.ttft_ms); }},
     {{"local_ratio", share, larger, "local", "expert calls that its own server takes"},
      [](in_home of) -> json { return stable(of.local_ratio); }},
     {{"causes", parts, neither, "causes", "what the time of its pipelines went to",
@@ -203,8 +203,8 @@ constexpr figure_row<cluster_report::link> link_rows[] = {
      [](in_link of) -> json { return of.migration_bytes; }},
     {{"queue_peak", count, smaller, "queue", "messages that waited, at most"},
      [](in_link of) -> json { return of.queue_peak; }},
-    {{"utilisation", share, neither, "busy", "of the run's time"},
-     [](in_link of) -> json { return stable(of.utilisation); }}};
+    {{"utilisation", share, neither, "busy", "of the run's time; null: not measured"},
+     [](in_link of) -> json { return of.utilisation ? json(stable(*of.utilisation)) : json(); }}};
 
 using move = const cluster_report::migration &;
 constexpr figure_row<cluster_report::migration> migration_rows[] = {
@@ -247,20 +247,25 @@ json over_time(const cluster_report &of) {
 }
 
 using group = const cluster_report &;
+
+json time_of(group of, double time_ms) { return of.answered() ? json(stable(time_ms)) : json(); }
+
 constexpr figure_row<cluster_report> cluster_rows[] = {
     {{"placement", text, neither, "placement", "the policy that places experts"},
      [](group of) -> json { return of.policy; }},
     {{"duration_s", s, neither, "duration", "of the run"},
      [](group of) -> json { return stable(of.duration_s); }},
     {{"latency_ms.mean", ms, smaller, "latency ms", "of a request, arrival to last output token"},
-     [](group of) -> json { return stable(of.latency_ms.mean); }},
+     [](group of) { return time_of(of, of.latency_ms.mean); }},
     {{"latency_ms.p50", ms, smaller, "latency p50", "median over requests"},
-     [](group of) -> json { return stable(of.latency_ms.p50); }},
+     [](group of) { return time_of(of, of.latency_ms.p50); }},
     {{"latency_ms.p99", ms, smaller, "latency p99", "99 of 100 requests took no longer"},
-     [](group of) -> json { return stable(of.latency_ms.p99); }},
+     [](group of) { return time_of(of, of.latency_ms.p99); }},
     {{"experts_ms_per_token", ms, smaller, "experts ms",
-      "from a layer's routing to its last output, over all layers of a token"},
-     [](group of) -> json { return stable(of.experts_ms_per_token); }},
+      "from a layer's routing to its last output, over all layers of a token; null: not measured"},
+     [](group of) -> json {
+         return of.experts_ms_per_token ? json(stable(*of.experts_ms_per_token)) : json();
+     }},
     {{"local_ratio", share, larger, "local", "expert calls that the home's own server takes"},
      [](group of) -> json { return stable(of.local_ratio); }},
     {{"remote_call_ms", ms, smaller, "call ms", "a message to a server and back, mean"},

@@ -38,13 +38,15 @@ std::string summary_line(std::string_view label, const summary_ms &summary) {
 
 std::string expert_lines(const run_report &report) {
     const expert_counts &experts = report.experts;
-    // Of a cluster, beside its share of local calls: that counts tokens and servers, this a pass's
-    // experts and devices.
+    // Of an emulated cluster, beside its share of local calls: that counts tokens, this a pass's
+    // experts.
+    const char *const asked = !report.cluster            ? "asked for"
+                              : report.cluster->by_token ? "that tokens choose"
+                                                         : "that passes ask for, each once";
     std::string text = labelled(
-        report.cluster ? "on device" : "hit rate",
+        report.cluster ? "on server" : "hit rate",
         format("{} of {} experts {}", percent(double(experts.hits), double(experts.requested)),
-               with_commas(experts.requested),
-               report.cluster ? "that passes ask for, each once" : "asked for"));
+               with_commas(experts.requested), asked));
     std::string counts = format("{} hits", with_commas(experts.hits));
     const auto add = [&](uint64_t count, std::string_view what) {
         if (count != 0) counts += format(", {} {}", with_commas(count), what);
@@ -228,8 +230,9 @@ std::string json_text(const run_report &report) { return to_json(report).dump();
 
 std::string to_text(const run_report &report) {
     std::string text = headline(report);
-    text += summary_line("TPOT", report.tpot_ms);
-    text += summary_line("TTFT", report.ttft_ms);
+    const bool timed = !report.cluster || report.cluster->answered();
+    text += timed ? summary_line("TPOT", report.tpot_ms) : labelled("TPOT", "-");
+    text += timed ? summary_line("TTFT", report.ttft_ms) : labelled("TTFT", "-");
     text += labelled("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
     text += text_lines(report.text) + expert_lines(report);
     for (const auto &[label, said] : routing_lines(report)) text += labelled(label, said);

@@ -53,10 +53,10 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_
 }
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report> {
-    auto &[policy, duration_s, bucket_s, latency_ms, experts_ms_per_token, local_ratio,
+    auto &[policy, duration_s, bucket_s, latency_ms, experts_ms_per_token, by_token, local_ratio,
            remote_call_ms, calls, events, homes, devices, links, over_time, migrations,
            servers_layers, layers_experts, models_layers] = of;
-    each(policy, duration_s, bucket_s, latency_ms, experts_ms_per_token, local_ratio,
+    each(policy, duration_s, bucket_s, latency_ms, experts_ms_per_token, by_token, local_ratio,
          remote_call_ms, calls, events, homes, devices, links, over_time, migrations,
          servers_layers, layers_experts, models_layers);
 }

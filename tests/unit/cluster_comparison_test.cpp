@@ -48,6 +48,7 @@ comparison_row row_of(const choice &chosen) {
     of.bucket_s = 1;
     of.latency_ms = {chosen.latency_ms, chosen.latency_ms, chosen.latency_ms * 2};
     of.experts_ms_per_token = chosen.latency_ms / 20;
+    of.homes = {{"a", 10, 100, of.latency_ms, {}, chosen.local_ratio}};
     of.local_ratio = chosen.local_ratio;
     of.devices = {{"a.gpu0", 0.5, 0, chosen.device_bytes, 0},
                   {"b.gpu0", 0.1, 0, chosen.device_bytes, 0}};

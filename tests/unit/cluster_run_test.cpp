@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <fstream>
 #include <numeric>
 
 #include "core/cluster/home_arrivals.h"
@@ -91,7 +92,7 @@ TEST_CASE("one home, one call: by hand") {
     CHECK(report.ttft_ms.mean == doctest::Approx(ns(280)));
     CHECK(report.tpot_ms.mean == doctest::Approx(ns(1300)));
     CHECK(all.latency_ms.mean == doctest::Approx(ns(1580)));
-    CHECK(all.experts_ms_per_token == doctest::Approx(ns((100 + 1120) / 2.0)));
+    CHECK(all.experts_ms_per_token.value() == doctest::Approx(ns((100 + 1120) / 2.0)));
     CHECK(all.local_ratio == doctest::Approx(0.5));
     CHECK(all.remote_call_ms == doctest::Approx(ns(1120)));
     CHECK(all.calls == 1);
@@ -146,6 +147,37 @@ TEST_CASE("a home's requests are divided among its models and devices, and all o
         CHECK(std::accumulate(made.begin(), made.end(), uint64_t{0}) == all);
         CHECK(std::ranges::max(made) - std::ranges::min(made) <= 1);
     }
+}
+
+TEST_CASE("what another device of the home's server has is on the server, and not remote") {
+    bench on;
+    // Two GPUs of one server, one expert on each; requests alternate between them, and each token
+    // asks for both experts in turn: of each request one is on the other GPU.
+    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 1, 1, "0.000001,1,2\n0.5,1,2\n");
+    const run_report report = on.run_it({{"cluster", "servers.gpu_count", "2"}});
+    CHECK(report.cluster->local_ratio == 1);
+    CHECK(report.experts.requested == 4);
+    CHECK(report.experts.hits == 4);
+    CHECK(report.experts.misses == 0);
+    CHECK(report.experts.remote == 0);
+    CHECK(report.cluster->calls == 0);
+    CHECK(report.cluster->links.empty());
+}
+
+TEST_CASE("an ideal server that holds everything has no misses and nothing remote") {
+    bench on;
+    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 1, 1, "0.000001,1,2\n");
+    std::ifstream in(on.folder / "run.toml");
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string gpu = "gpus = \"device.toml\"\nexpert_memory_bytes = 100000\n";
+    text.replace(text.find(gpu), gpu.size(), "flops = 1e12\nexpert_memory_bytes = 200000\n");
+    on.folder.write("run.toml", text);
+    const run_report report = on.run_it();
+    CHECK(report.cluster->local_ratio == 1);
+    CHECK(report.experts.requested == 2);
+    CHECK(report.experts.hits == 2);
+    CHECK(report.experts.misses == 0);
+    CHECK(report.experts.remote == 0);
 }
 
 TEST_CASE("two homes call one server at the same time: the second waits for its GPU") {

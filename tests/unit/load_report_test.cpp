@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/node/load_report.h"
+#include "core/report/figures.h"
 
 namespace load_report_test {
 
@@ -112,6 +113,38 @@ TEST_CASE("what nodes count is the difference of two looks") {
     // Started again meanwhile: its counts mean nothing.
     seen.after[0]->incarnation = 8;
     CHECK(report_of(plan_of_two(), {}, {}, seen).cluster->calls == 0);
+}
+
+TEST_CASE("what a load does not measure is null, and its experts add up") {
+    load_seen seen;
+    seen.before = {counts_of(status_of(10, 100, 40, 1000, 2000), 2), std::nullopt};
+    seen.after = {counts_of(status_of(25, 300, 90, 1600, 5000), 2), std::nullopt};
+    const run_report report =
+        report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {answered(0, 1, 1, 1)}, seen);
+    // 200 choices of tokens, of which 50 were computed elsewhere.
+    const json all = to_json(report);
+    CHECK(all["experts"]["hits"] == 150);
+    CHECK(all["experts"]["misses"] == 50);
+    CHECK(all["experts"]["remote"] == 50);
+    CHECK(all["cluster"]["experts_ms_per_token"].is_null());
+    CHECK(all["cluster"]["links"][0]["utilisation"].is_null());
+    CHECK(all["cluster"]["latency_ms"]["mean"] == 1);
+    const std::string text = to_text(report);
+    CHECK(text.find("experts that tokens choose") != std::string::npos);
+    CHECK(text.find("each once") == std::string::npos);
+}
+
+TEST_CASE("where nothing was answered there are no times") {
+    const run_report report = report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {{}}, {});
+    const json all = to_json(report);
+    for (const char *figure : {"mean", "p50", "p99"}) {
+        CHECK(all["tpot_ms"][figure].is_null());
+        CHECK(all["ttft_ms"][figure].is_null());
+        CHECK(all["cluster"]["latency_ms"][figure].is_null());
+    }
+    const std::string text = to_text(report);
+    for (const char *line : {"TPOT        -\n", "TTFT        -\n", "latency     -\n"})
+        CHECK_MESSAGE(text.find(line) != std::string::npos, text);
 }
 
 TEST_CASE("a status that is anything") {
