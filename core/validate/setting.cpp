@@ -18,6 +18,34 @@ constexpr uint32_t batch_tokens_max = 128;
 constexpr uint32_t drawn_tokens_max = 1 << 20;
 constexpr uint64_t layer_copies = 2;  // of each of an expert's tensors, for a layer in one piece
 
+// What the row's GPUs have for experts, beside the other weights and the cache of its tokens; below
+// 0 where even those do not fit.
+double free_bytes(const measurement &figure, const figure_setting &to) {
+    const model_shape &shape = to.shape;
+    const device_profile &device = to.hardware.device;
+    const double here = double(device.memory_bytes) - double(device.reserved_bytes);
+    const double sequences = to.prompt ? 1 : to.tokens;
+    const double context = std::max(figure.context_tokens, 0.0) +
+                           (to.prompt ? to.tokens : std::max(figure.measured_tokens, 0.0));
+    const double cache = shape.layers * (context * double(shape.kv_token_layer_bytes) +
+                                         double(shape.state_layer_bytes));
+    return std::max(figure.gpu_count, 1.0) * here - double(shape.non_expert_bytes) -
+           sequences * cache;
+}
+
+// Where a row says that all is there, and its GPUs have no room for it.
+void doubt_residency(const measurement &figure, figure_setting &to) {
+    const model_shape &shape = to.shape;
+    const double experts = double(shape.moe_layers) * shape.experts * double(shape.expert_bytes);
+    const double room = free_bytes(figure, to);
+    if (figure.residency == "resident" && figure.gpu != "none" && room < experts)
+        to.assumed.push_back(
+            format("all experts resident, as the row says: {:.3g} GB, and the memory of {:g} GPU{} "
+                   "has {:.3g} GB for them",
+                   experts / 1e9, std::max(figure.gpu_count, 1.0), figure.gpu_count > 1 ? "s" : "",
+                   std::max(room, 0.0) / 1e9));
+}
+
 // The share of a layer's experts that are on the GPU, for the layers in which some are not.
 result<double> resident_share(const measurement &figure, const figure_setting &to) {
     const model_shape &shape = to.shape;
@@ -25,12 +53,8 @@ result<double> resident_share(const measurement &figure, const figure_setting &t
     const std::string &kind = figure.residency;
     if (kind == "resident") return 1.0;
     if (kind == "none" || kind == "cpu_layers" || kind == "cpu_all") return 0.0;
-    if (kind == "fill_memory") {
-        const device_profile &device = to.hardware.device;
-        const double free = double(device.memory_bytes) - double(device.reserved_bytes) -
-                            double(shape.non_expert_bytes);
-        return std::clamp(free / (all * double(shape.expert_bytes)), 0.0, 1.0);
-    }
+    if (kind == "fill_memory")
+        return std::clamp(free_bytes(figure, to) / (all * double(shape.expert_bytes)), 0.0, 1.0);
     const double of = kind == "slots_per_layer" ? shape.experts
                       : kind == "slots_total"   ? all
                       : kind == "experts_share" ? 1.0
@@ -51,6 +75,7 @@ status place_experts(const measurement &figure, figure_setting &to) {
         host = figure.residency_value == unknown ? figure.host_layers : figure.residency_value;
         if (host == unknown) return error{"cpu_layers: how many is not published"};
     }
+    doubt_residency(figure, to);
     to.host_layers = *share == 1 ? 0 : static_cast<uint32_t>(std::min<double>(host, layers));
     to.hit_share = figure.hit_rate != unknown ? figure.hit_rate : *share;
     if (to.host_layers != 0 && *share > 0 && figure.hit_rate == unknown)

@@ -195,6 +195,47 @@ TEST_CASE("what cannot be expressed is listed with the reason") {
     CHECK(holds(found.rows[0].assumed[0], "unheard_of"));
 }
 
+TEST_CASE("memory that is filled with experts is that of all GPUs, beside weights and cache") {
+    const toy_data data;
+    measurement figure;
+    figure.model_shape = figure.gpu = figure.engine = "toy";
+    figure.residency = "fill_memory";
+    figure.miss_action = "cpu";
+    // 8 experts of 100 MB (5,000 x 10 weights of 16,000 bits); 1 GB a GPU, 60,000 bytes of the
+    // rest.
+    figure.expert_bytes = 1e8;
+    const auto share = [&](double gpus, double context, double batch) {
+        figure.gpu_count = gpus;
+        figure.context_tokens = context;
+        figure.batch = batch;
+        const auto to = setting_of(figure, data.sources());
+        REQUIRE_MESSAGE(to.ok(), (to ? "" : to.failure().text));
+        return to->hit_share;
+    };
+    CHECK(share(1, 0, 1) == 1);
+    // A cached token has 2 layers of 250 bytes: a million of them half a GB.
+    CHECK(share(1, 1e6, 1) == doctest::Approx((1e9 - 60'000 - 500e6) / 800e6));
+    CHECK(share(1, 5e5, 2) == doctest::Approx((1e9 - 60'000 - 500e6) / 800e6));
+    CHECK(share(1, 3e6, 1) == 0);
+    CHECK(share(2, 3e6, 1) == doctest::Approx((2e9 - 60'000 - 1'500e6) / 800e6));
+    CHECK(share(3, 3e6, 1) == 1);
+
+    figure.residency = "resident";
+    const auto doubts = [&](double gpus) {
+        figure.gpu_count = gpus;
+        const auto to = setting_of(figure, data.sources());
+        REQUIRE_MESSAGE(to.ok(), (to ? "" : to.failure().text));
+        return to->assumed;
+    };
+    figure.context_tokens = 1e6;
+    CHECK(std::ranges::count_if(doubts(1), [](const std::string &one) {
+              return holds(one, "all experts resident, as the row says: 0.8 GB") &&
+                     holds(one, "1 GPU has 0.5 GB");
+          }) == 1);
+    CHECK(std::ranges::none_of(doubts(2),
+                               [](const std::string &one) { return holds(one, "resident"); }));
+}
+
 TEST_CASE("a host's memory is what the row states, else what its file says") {
     const toy_data data;
     measurement figure;
