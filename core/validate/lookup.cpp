@@ -84,9 +84,6 @@ status take_formats(const measurement &figure, model_shape &shape,
         if (figure.dense_bits <= 0 && figure.expert_bits > 0)
             assumed.push_back(format("dense part at {:.3g} bits a weight", shape.dense_bits));
     }
-    if (figure.top_k > shape.experts)
-        return error{
-            format("top_k {}: {} has {} experts", figure.top_k, shape.name, shape.experts)};
     if (figure.top_k > 0) shape.top_k = static_cast<uint32_t>(figure.top_k);
     return success();
 }

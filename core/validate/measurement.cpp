@@ -118,6 +118,7 @@ result<std::vector<measurement>> read_measurements(const csv_table &table) {
     for (size_t at = 0; at < table.rows(); ++at) {
         row_reader row(table, at);
         measurement one;
+        one.place = table.place(at);
         row.read("id", one.id);
         row.read("group", one.group);
         row.read("quality", one.quality);

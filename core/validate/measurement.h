@@ -16,6 +16,7 @@ namespace moorage::core {
 constexpr double unknown = -1;  // of a number whose cell is empty
 
 struct measurement {
+    std::string place;  // "measurements.csv:12"
     std::string id, group, quality, emulable;
     bool prompt = false;  // else a step of decode
     double step_ms = unknown, prompt_tokens_per_s = unknown;

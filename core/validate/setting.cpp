@@ -15,7 +15,6 @@ namespace {
 constexpr double pageable_bytes_per_s = 8.5e9;
 // Passes of more tokens are prompts, fewer are batches: where arithmetic begins to take the time.
 constexpr uint32_t batch_tokens_max = 128;
-constexpr uint32_t drawn_tokens_max = 1 << 20;
 constexpr uint64_t layer_copies = 2;  // of each of an expert's tensors, for a layer in one piece
 
 // What the row's GPUs have for experts, beside the other weights and the cache of its tokens; below
@@ -113,10 +112,9 @@ void classify(figure_setting &to) {
 
 status take_work(const measurement &figure, figure_setting &to) {
     to.prompt = figure.prompt;
-    if (figure.prompt && figure.prompt_tokens <= 0)
+    if (figure.prompt && figure.prompt_tokens == unknown)
         return error{"prompt_tokens: the length of the prompt is not published"};
     to.tokens = count_of(figure.prompt ? figure.prompt_tokens : figure.batch, 1);
-    to.tokens = std::clamp(to.tokens, 1u, drawn_tokens_max);
     const uint32_t usual = to.hardware.engine.microbatch;
     const uint32_t pass = figure.microbatch > 0 ? count_of(figure.microbatch, 0) : usual;
     to.pass_tokens = to.prompt && pass != 0 ? std::min(pass, to.tokens) : to.tokens;
@@ -197,6 +195,11 @@ result<figure_setting> setting_of(const measurement &figure, const setting_sourc
     auto shape = find_geometry(figure.model_shape, sources);
     if (!shape) return shape.failure();
     to.shape = std::move(*shape);
+    if (const status done = check_values(figure, to.shape); !done) return done.failure();
+    for (const auto &[column, cell] :
+         {std::pair{"gpu", &figure.gpu}, std::pair{"engine", &figure.engine}})
+        if (cell->empty())
+            return error{format("{}: {} is empty: it is not published", figure.place, column)};
     if (const status done = take_formats(figure, to.shape, to.assumed); !done)
         return done.failure();
     if (const status done = take_machine(figure, sources, to); !done) return done.failure();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/validate/emulated_figure.h"
 
@@ -32,6 +33,12 @@ double pair_ms(const validated_row &row, bool per_token) {
     return row.emulated_ms / batch;
 }
 
+std::string near(const std::string &id, const std::map<std::string, const validated_row *> &by_id) {
+    std::vector<std::string> names;
+    for (const auto &[name, row] : by_id) names.push_back(name);
+    return did_you_mean(id, names);
+}
+
 validated_pair validate_pair(const measured_pair &pair,
                              const std::map<std::string, const validated_row *> &by_id) {
     validated_pair found{pair, "", 0};
@@ -40,7 +47,7 @@ validated_pair validate_pair(const measured_pair &pair,
         const std::string &id = end == 0 ? pair.row_a : pair.row_b;
         const auto at = by_id.find(id);
         if (at == by_id.end())
-            found.reason = "row " + id + " is not in the file";
+            found.reason = format("row {} is not in the file{}", shown(id), near(id, by_id));
         else if (!at->second->emulated())
             found.reason = "row " + id + ": " + at->second->reason;
         else

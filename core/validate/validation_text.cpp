@@ -35,6 +35,8 @@ json json_of(const validated_row &row, const std::string &against) {
                          : prompt      ? "ttft_ms"
                                        : "tpot_ms"},
                 {against, stable(own_unit(row, figure.time_ms()))},
+                {"class", nullptr},
+                {"assumed", nullptr},
                 {"emulated", nullptr},
                 {"ratio", nullptr},
                 {"reason", nullptr}};
@@ -45,7 +47,7 @@ json json_of(const validated_row &row, const std::string &against) {
     one["class"] = figure_class_names[static_cast<size_t>(row.of)];
     one["emulated"] = stable(own_unit(row, row.emulated_ms));
     one["ratio"] = stable(row.ratio());
-    if (!row.assumed.empty()) one["assumed"] = row.assumed;
+    one["assumed"] = row.assumed;
     return one;
 }
 
@@ -119,7 +121,11 @@ std::string reasons_text(const validation &found) {
     std::string text;
     for (const validated_row &row : found.rows)
         if (!row.emulated()) text += labelled(row.figure.id, row.reason);
-    return text.empty() ? "" : "not emulated\n" + text + "\n";
+    if (!text.empty()) text = "not emulated\n" + text + "\n";
+    std::string pairs;
+    for (const validated_pair &one : found.pairs)
+        if (!one.is_emulated()) pairs += labelled(one.pair.pair, one.reason);
+    return pairs.empty() ? text : text + "pairs not compared\n" + pairs + "\n";
 }
 
 }  // namespace

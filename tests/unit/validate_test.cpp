@@ -170,7 +170,12 @@ TEST_CASE("ratios are of speeds, slowdowns of pairs are of times a token") {
     CHECK(out["rows"][0]["published"] == 0.001938);
     CHECK(out["summary"]["emulated"] == 2);
     CHECK(out["pairs"].size() == 3);
+    CHECK(out["rows"][2].contains("class"));
+    CHECK(out["rows"][2]["class"].is_null());
+    CHECK(out["rows"][2]["assumed"].is_null());
     CHECK(holds(to_text(found), "not emulated"));
+    CHECK(holds(to_text(found), "pairs not compared"));
+    CHECK(holds(to_text(found), "row gone is not in the file"));
     CHECK(holds(to_html(found, "moorage validate"), "\"published_ms\":"));
 }
 
@@ -234,6 +239,44 @@ TEST_CASE("memory that is filled with experts is that of all GPUs, beside weight
           }) == 1);
     CHECK(std::ranges::none_of(doubts(2),
                                [](const std::string &one) { return holds(one, "resident"); }));
+}
+
+TEST_CASE("a value that cannot be is its row's error, with column and limits") {
+    const std::string more =
+        "id,phase,tpot_ms,prefill_tokens_per_s,model_shape,gpu,engine,residency_kind,"
+        "residency_value,miss_action,gpu_count,threads,bits_experts,top_k,batch,prompt_tokens\n";
+    const auto reason = [&](const std::string &row) {
+        const toy_data data;
+        const csv_table table = table_of(more + row + "\n");
+        const auto found = validate(table, nullptr, data.sources());
+        REQUIRE_MESSAGE(found.ok(), (found ? "" : found.failure().text));
+        return found->rows[0].reason;
+    };
+    const std::string head = "a,decode,1,,toy,toy,toy,";
+    CHECK(reason(head + "resident,,,1,8,16,1,1,") == "");
+    CHECK(reason(head + "slots_per_layer,5,cpu,,,,,,") ==
+          "rows.csv:2: residency_value 5: a number from 0 to 4 is needed");
+    CHECK(reason(head + "slots_per_layer,4,cpu,,,,,,") == "");
+    CHECK(holds(reason(head + "slots_total,9,cpu,,,,,,"),
+                "residency_value 9: a whole number from 0 to 8"));
+    CHECK(holds(reason(head + "experts_share,1.5,cpu,,,,,,"), "a number from 0 to 1"));
+    CHECK(holds(reason(head + "cpu_layers,3,cpu,,,,,,"), "a whole number from 0 to 2"));
+    CHECK(holds(reason(head + "cpu_layers,1.5,cpu,,,,,,"), "residency_value 1.5"));
+    CHECK(holds(reason(head + "resident,,,0,,,,,"), "gpu_count 0: a whole number from 1"));
+    CHECK(holds(reason(head + "resident,,,,100000,,,,"), "threads 100000: a whole number from 1"));
+    CHECK(holds(reason(head + "resident,,,,,0,,,"), "bits_experts 0: a number from 0.1 to 64"));
+    CHECK(holds(reason(head + "resident,,,,,,0,,"), "top_k 0: a whole number from 1 to 4"));
+    CHECK(holds(reason(head + "resident,,,,,,2.5,,"), "top_k 2.5"));
+    CHECK(holds(reason(head + "resident,,,,,,5,,"), "top_k 5"));
+    CHECK(holds(reason(head + "resident,,,,,,,0,"), "batch 0: a whole number from 1 to 1048576"));
+    CHECK(holds(reason(head + "resident,,,,,,,1.5,"), "batch 1.5"));
+    CHECK(holds(reason(head + "resident,,,,,,,1048577,"), "batch 1048577"));
+    CHECK(
+        holds(reason("a,prefill,,9,toy,toy,toy,resident,,,,,,,,1048577"), "prompt_tokens 1048577"));
+    CHECK(reason("a,decode,1,,toy,,toy,resident,,,,,,,,") ==
+          "rows.csv:2: gpu is empty: it is not published");
+    CHECK(reason("a,decode,1,,toy,toy,,resident,,,,,,,,") ==
+          "rows.csv:2: engine is empty: it is not published");
 }
 
 TEST_CASE("a host's memory is what the row states, else what its file says") {

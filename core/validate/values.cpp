@@ -1,0 +1,60 @@
+// values.cpp - what a row says, against what there can be of its model and machine.
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/validate/lookup.h"
+
+namespace moorage::core {
+
+namespace {
+
+struct value_limits {
+    const char *column;
+    double value, low, high;
+    bool whole = true;
+};
+
+// Limits of residency_value by residency_kind; nothing where it says nothing.
+value_limits residency_limits(const measurement &figure, const model_shape &shape) {
+    const std::string &kind = figure.residency;
+    const double all = double(shape.experts) * shape.moe_layers;
+    value_limits of{"residency_value", figure.residency_value, 0, -1};
+    if (kind == "slots_per_layer") of.high = shape.experts, of.whole = false;  // a mean of layers
+    if (kind == "slots_total") of.high = all;
+    if (kind == "experts_share") of.high = 1, of.whole = false;
+    if (kind == "cpu_layers") of.high = shape.layers;
+    if (of.high < 0) of.value = unknown;
+    return of;
+}
+
+}  // namespace
+
+status check_values(const measurement &figure, const model_shape &shape) {
+    constexpr double tokens_max = 1 << 20, bits_min = 0.1, bits_max = 64;
+    const double gpus_min = figure.gpu == "none" ? 0 : 1;
+    const value_limits all[] = {
+        {"gpu_count", figure.gpu_count, gpus_min, 1024},
+        {"threads", figure.threads, 1, 1024},
+        {"bits_experts", figure.expert_bits, bits_min, bits_max, false},
+        {"bits_dense", figure.dense_bits, bits_min, bits_max, false},
+        {"bits_head", figure.head_bits, bits_min, bits_max, false},
+        {"top_k", figure.top_k, 1, double(shape.experts)},
+        {"batch", figure.batch, 1, tokens_max},
+        {"microbatch", figure.microbatch, 1, tokens_max},
+        {"prompt_tokens", figure.prompt_tokens, 1, tokens_max},
+        {"host_layers", figure.host_layers, 0, double(shape.layers)},
+        residency_limits(figure, shape),
+    };
+    for (const value_limits &one : all) {
+        if (one.value == unknown) continue;
+        const bool fits = one.value >= one.low && one.value <= one.high &&
+                          (!one.whole || one.value == std::floor(one.value));
+        if (!fits)
+            return error{format("{}: {} {}: a {}number from {} to {} is needed", figure.place,
+                                one.column, one.value, one.whole ? "whole " : "", one.low,
+                                one.high)};
+    }
+    return success();
+}
+
+}  // namespace moorage::core
