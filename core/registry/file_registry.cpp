@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,6 +67,26 @@ bool is_locked(const files::path &at) {
     return taken;
 }
 
+// Whether the open file is still the one of that name.
+bool is_at(int file, const files::path &at) {
+    struct stat open, named;
+    return file >= 0 && ::fstat(file, &open) == 0 && ::stat(at.c_str(), &named) == 0 &&
+           open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+status make_folders(const files::path &directory) {
+    for (const char *part : {"members", "notes"}) {
+        std::error_code wrong;
+        if (files::is_directory(directory / part, wrong)) continue;
+        files::create_directories(directory / part, wrong);
+        if (wrong)
+            return error{format("[registry] directory: {}: {}; name one that can be written",
+                                directory.string(), wrong.message()),
+                         true};
+    }
+    return success();
+}
+
 void read_all(const files::path &folder, size_t count_max, bool alive_only,
               std::map<std::string, std::string> &out) {
     std::error_code wrong;
@@ -95,15 +116,8 @@ private:
 }  // namespace
 
 result<std::unique_ptr<cluster_registry>> file_registry::open(const files::path &directory) {
-    std::error_code wrong;
-    for (const char *part : {"members", "notes"})
-        if (!directory.empty() && !files::is_directory(directory / part, wrong)) {
-            files::create_directories(directory / part, wrong);
-            if (!wrong) continue;
-            return error{format("[registry] directory: {}: {}; name one that can be written",
-                                directory.string(), wrong.message()),
-                         true};
-        }
+    if (!directory.empty())
+        if (const status made = make_folders(directory); !made) return made.failure();
     std::unique_ptr<file_registry> made(new file_registry(directory));
     return std::unique_ptr<cluster_registry>(std::move(made));
 }
@@ -139,6 +153,7 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
         if (!directory_.empty()) {
             auto seen = look();
             if (!seen) return seen.failure();
+            if (const status kept = keep(); !kept) return kept.failure();
             if (!(*seen == state_)) {
                 state_ = std::move(*seen);
                 return true;
@@ -148,6 +163,18 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
         if (now_ns >= end_ns) return false;
         std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(look_ns, end_ns - now_ns)));
     }
+}
+
+status file_registry::keep() {
+    if (lead_ >= 0 && !is_at(lead_, directory_ / "leader.alive")) ::close(std::exchange(lead_, -1));
+    if (name_.empty()) return success();
+    const files::path at = directory_ / "members" / name_;
+    std::error_code wrong;
+    const bool locked_here = is_at(alive_, at.string() + ".alive");
+    if (locked_here && files::exists(at, wrong)) return success();
+    if (const status made = make_folders(directory_); !made) return made;
+    if (!locked_here && alive_ >= 0) ::close(std::exchange(alive_, -1));
+    return announce(std::string(name_), std::string(text_));
 }
 
 status file_registry::announce(const std::string &name, const std::string &text) {
@@ -167,6 +194,7 @@ status file_registry::announce(const std::string &name, const std::string &text)
                        : failed(at, "cannot be locked");
         name_ = name;
     }
+    text_ = text;
     return write(at, text);
 }
 

@@ -38,9 +38,11 @@ public:
 private:
     explicit file_registry(std::filesystem::path directory) : directory_(std::move(directory)) {}
     result<registry_state> look() const;
+    // Whoever removed the directory removed what is locked: this one says itself again.
+    status keep();
 
     const std::filesystem::path directory_;
-    std::string name_;
+    std::string name_, text_;     // of this member; empty: it does not take part
     int alive_ = -1, lead_ = -1;  // files that are locked; -1: not
 };
 

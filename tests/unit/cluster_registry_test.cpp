@@ -210,6 +210,40 @@ TEST_CASE("a directory: a plan put there by hand, and one that is spoiled") {
     CHECK(one->state().plan == "by hand");
 }
 
+TEST_CASE("a directory: what is removed while members live comes back with them") {
+    set_log_level(log_level::off);
+    const toy::folder at;
+    const opened first = in_directory(at)(), second = in_directory(at)();
+    REQUIRE(first->announce("one", "here").ok());
+    REQUIRE(second->announce("two", "there").ok());
+    REQUIRE(first->lead().ok());
+    REQUIRE(first->leads());
+    std::filesystem::remove_all(at / "registry");
+    CHECK_FALSE(first->turn(0).ok());
+    // Somebody makes it anew, who sees both again; who led does no longer, until it tries.
+    const opened newcomer = in_directory(at)();
+    REQUIRE(first->turn(0).ok());
+    REQUIRE(second->turn(0).ok());
+    CHECK(comes(*newcomer, [](const auto &of) {
+        return of.members == std::map<std::string, std::string>{{"one", "here"}, {"two", "there"}};
+    }));
+    CHECK_FALSE(first->leads());
+    REQUIRE(second->lead().ok());
+    CHECK(second->leads());
+    CHECK_FALSE(*first->lead());
+    // A member's file alone.
+    std::filesystem::remove(at / "registry/members/one");
+    REQUIRE(first->turn(0).ok());
+    CHECK(comes(*newcomer, [](const auto &of) { return of.members.contains("one"); }));
+    // Its place was taken while it was away.
+    std::filesystem::remove_all(at / "registry");
+    const opened other = in_directory(at)();
+    REQUIRE(other->announce("one", "another").ok());
+    const auto lost = first->turn(0);
+    REQUIRE_FALSE(lost.ok());
+    CHECK(lost.failure().text.find("takes part already") != std::string::npos);
+}
+
 TEST_CASE("no registry: nothing is ever there, and notes are refused with what to do") {
     auto none = file_registry::open("");
     REQUIRE(none.ok());
