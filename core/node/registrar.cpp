@@ -97,15 +97,17 @@ void registrar::turn() {
         said_ns_ = now_ns;
         if (std::string text = to_text(of_.board->said()); text != said_) {
             const status said = of_.at->announce(of_.name, text);
-            if (said) said_ = std::move(text);
-            if (!said) return note_trouble(said.failure().text);
+            note_fault("takes no part in the registry", said);
+            if (!said) return;
+            said_ = std::move(text);
         }
     }
     if (!of_.desk) return;
     if (!of_.name.empty() && !of_.at->leads() && now_ns - led_ns_ > lead_ns) {
         led_ns_ = now_ns;
         const auto led = of_.at->lead();
-        if (!led) return note_trouble(led.failure().text);
+        note_fault("cannot lead", led ? success() : led.failure());
+        if (!led) return;
         if (*led) log_info(format("registry: {} leads", of_.name));
     }
     of_.desk->show(of_.at->leads(), of_.at->state());
@@ -129,13 +131,25 @@ void registrar::write_for_leader() {
     if (auto what = of_.desk->take_proposal()) {
         const auto done =
             of_.at->put_plan(what->before, what->next.epoch, to_text(what->next, of_.plan));
-        if (!done) return note_trouble(done.failure().text);
+        note_fault("cannot write the plan", done ? success() : done.failure());
+        if (!done) return;
         take_plan();
         of_.desk->show(of_.at->leads(), of_.at->state());
     }
     if (const auto text = of_.desk->take_answer())
-        if (const status done = of_.at->put_note(answer_note, *text); !done)
-            note_trouble(done.failure().text);
+        note_fault("cannot write its answer", of_.at->put_note(answer_note, *text));
+}
+
+// Once, and again when it is another one.
+void registrar::note_fault(const char *what, const status &done) {
+    std::string &known = faults_[what];
+    const std::string now = done ? "" : done.failure().text;
+    if (known == now) return;
+    if (now.empty())
+        log_warning(format("node: no longer: {}", what));
+    else
+        log_warning(format("node: {}: {}", what, now));
+    known = now;
 }
 
 void registrar::note_trouble(const std::string &text) {

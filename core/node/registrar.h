@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -84,12 +85,14 @@ private:
     void take_plan();
     void write_for_leader();
     void note_trouble(const std::string &text);
+    void note_fault(const char *what, const status &done);
 
     parts of_;
     const uint64_t begun_ns_;
     std::string said_;
     uint64_t said_ns_ = 0, led_ns_ = 0, seen_epoch_ = 0;
-    std::string refused_;  // plan that was not taken, told once
+    std::string refused_;                        // plan that was not taken, told once
+    std::map<std::string, std::string> faults_;  // what it cannot do, and why
     mutable std::mutex guard_;
     registry_view view_;
     std::atomic<bool> over_ = false, asked_ = false;

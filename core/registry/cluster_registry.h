@@ -28,6 +28,7 @@ struct registry_state {
     uint64_t epoch = 0;                          // of the plan; 0: there is none
     std::string plan;
     std::map<std::string, std::string> notes;  // of commands to the leader, and its answers
+    std::string damaged;  // what is wrong with the plan that is there; the one before it counts
     bool operator==(const registry_state &) const = default;
 };
 

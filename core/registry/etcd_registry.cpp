@@ -79,7 +79,14 @@ status etcd_registry::announce(const std::string &name, const std::string &text)
     if (!is_registry_name(name))
         return error{format("registry: {} is no name of a member", name), true};
     if (const status fits = check_registry_text("what a member says", text); !fits) return fits;
-    if (name != name_) leave();
+    if (name != name_) {
+        leave();
+        if (state_.members.contains(name))
+            log_warning(
+                format("registry: {}: {} is there already; one that has ended is forgotten in {} "
+                       "s, a second node of a name is not one",
+                       where(), name, lease_s));
+    }
     name_ = name;
     text_ = text;
     said_ = false;
@@ -136,6 +143,10 @@ void etcd_registry::take(const etcd_pair &of, bool gone) {
                  (all.size() < count_max || all.contains(name)))
             all[name] = of.value;
     };
+    if (!gone && lease_ != 0 && of.lease != lease_ && key == members + name_ &&
+        std::exchange(other_lease_, of.lease) != of.lease)
+        log_warning(format("registry: {}: another node calls itself {}, too; end one of them",
+                           where(), name_));
     if (key.starts_with(members)) return list(state_.members, members, members_max);
     if (key.starts_with(notes)) return list(state_.notes, notes, notes_max);
     if (key == "leader") {
@@ -145,8 +156,15 @@ void etcd_registry::take(const etcd_pair &of, bool gone) {
         plan_ = gone ? etcd_pair() : of;
         uint64_t epoch = 0;
         std::string text;
-        if (!gone && split_epoch(of.value, epoch, text))
+        state_.damaged.clear();
+        if (gone) return;
+        if (split_epoch(of.value, epoch, text)) {
             state_.epoch = epoch, state_.plan = std::move(text);
+            return;
+        }
+        state_.damaged = format(
+            "registry: {}: {}plan is damaged: no epoch above 0 and a line's end", where(), prefix_);
+        log_warning(state_.damaged);
     }
 }
 

@@ -58,9 +58,10 @@ private:
 
     const std::string prefix_;
     etcd_client etcd_;
-    std::string name_, text_;  // of this member; empty: it does not take part
-    uint64_t lease_ = 0;       // 0: none
-    bool said_ = false;        // under the lease
+    std::string name_, text_;   // of this member; empty: it does not take part
+    uint64_t lease_ = 0;        // 0: none
+    uint64_t other_lease_ = 0;  // of another node of its name, told of; 0: there was none
+    bool said_ = false;         // under the lease
     uint64_t kept_ns_ = 0, beat_ns_ = 0, heard_ns_ = 0;
     uint64_t revision_ = 0;  // up to which the state is known
     bool known_ = false;     // everything was read

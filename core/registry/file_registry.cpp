@@ -16,6 +16,7 @@
 
 #include "core/base/atomic_file.h"
 #include "core/base/log.h"
+#include "core/base/safetensors.h"
 #include "core/base/steady_time.h"
 #include "core/base/text.h"
 
@@ -141,8 +142,11 @@ result<registry_state> file_registry::look() const {
     const auto plan = read(directory_ / "plan");
     // What somebody spoiled is no reason to forget the plan that was there.
     if (plan && !split_epoch(*plan, seen.epoch, seen.plan))
-        log_warning(format("registry: {}: not an epoch above 0, a line's end and at most {} bytes",
-                           (directory_ / "plan").string(), text_bytes_max));
+        seen.damaged = format(
+            "registry: {} is damaged: {} in place of an epoch above 0, a line's end and at most {} "
+            "bytes",
+            (directory_ / "plan").string(), shown(plan->substr(0, plan->find('\n'))),
+            text_bytes_max);
     if (seen.epoch == 0) seen.epoch = state_.epoch, seen.plan = state_.plan;
     return seen;
 }
@@ -155,6 +159,8 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
             if (!seen) return seen.failure();
             if (const status kept = keep(); !kept) return kept.failure();
             if (!(*seen == state_)) {
+                if (!seen->damaged.empty() && seen->damaged != state_.damaged)
+                    log_warning(seen->damaged);
                 state_ = std::move(*seen);
                 return true;
             }

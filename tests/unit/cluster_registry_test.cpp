@@ -192,10 +192,21 @@ TEST_CASE("a directory: a plan put there by hand, and one that is spoiled") {
         CAPTURE(text);
         at.write("new", text);
         std::filesystem::rename(at / "new", at / "registry/plan");
-        REQUIRE(one->turn(0).ok());
+        // Told once: a second look finds nothing new.
+        const auto changed = one->turn(0), again = one->turn(0);
+        REQUIRE(changed.ok());
+        CHECK(*changed);
+        CHECK_FALSE(*again);
+        CHECK(one->state().damaged.find("registry/plan is damaged: ") != std::string::npos);
         CHECK(one->state().epoch == 5);
         CHECK(one->state().plan == "by hand");
     }
+    at.write("new", "6\nrepaired");
+    std::filesystem::rename(at / "new", at / "registry/plan");
+    CHECK(comes(*one, [](const auto &of) { return of.epoch == 6 && of.damaged.empty(); }));
+    at.write("new", "5\nby hand");
+    std::filesystem::rename(at / "new", at / "registry/plan");
+    CHECK(comes(*one, [](const auto &of) { return of.epoch == 5; }));
     at.write("registry/members/.hidden", "x");
     at.write("registry/members/dead", "no process");
     REQUIRE(one->turn(0).ok());
