@@ -154,11 +154,12 @@ void registrar::note_fault(const char *what, const status &done) {
 
 void registrar::note_trouble(const std::string &text) {
     const std::lock_guard lock(guard_);
-    if (view_.trouble.empty() && !text.empty())
-        log_warning(
-            format("node: goes on with epoch {} of the plan, as the registry is not to be "
-                   "had: {}",
-                   of_.board->plan().epoch, text));
+    if (view_.trouble.empty() && !text.empty()) {
+        const uint64_t epoch = of_.board->plan().epoch;
+        log_warning(format("node: goes on with {}, as the registry is not to be had: {}",
+                           epoch == 0 ? "the file's plan" : format("epoch {} of the plan", epoch),
+                           text));
+    }
     if (!view_.trouble.empty() && text.empty()) log_warning("node: the registry is there again");
     view_.trouble = text;
     if (!text.empty()) return;

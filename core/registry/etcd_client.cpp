@@ -11,8 +11,12 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
 #include <optional>
 
 #include "core/base/json.h"
@@ -57,10 +61,15 @@ std::string words_of(error_code code) {
 // Fills in who vouches for whom.
 status read_files(asio::ssl::context &to, const etcd_tls &with) {
     error_code failed;
+    const auto reason = [&](const std::filesystem::path &file) -> std::string {
+        if (file.empty()) return "it is not given";
+        if (::access(file.c_str(), R_OK) != 0) return std::strerror(errno);
+        const char *said = ERR_reason_error_string(static_cast<uint32_t>(failed.value()));
+        return said ? said : "it is not in PEM";
+    };
     const auto wrong = [&](const char *what, const std::filesystem::path &file) {
         return error{format("[registry] {} {}cannot be used: {}", what,
-                            file.empty() ? "" : file.string() + " ",
-                            file.empty() ? "it is not given" : failed.message())};
+                            file.empty() ? "" : file.string() + " ", reason(file))};
     };
     to.load_verify_file(with.ca.string(), failed);
     if (failed) return wrong("ca", with.ca);

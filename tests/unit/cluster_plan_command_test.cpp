@@ -163,6 +163,28 @@ TEST_CASE("a registry in three members of etcd, of which one, then all are kille
     CHECK(all.at.read("out0").find("goes on with epoch") != std::string::npos);
 }
 
+TEST_CASE("a plan's file that is damaged is told, and a drain that was none is not undone") {
+    local_cluster all;
+    const std::string registry = all.at.file("registry");
+    const auto cluster = [&](const std::string &what) {
+        return run_line("cluster " + what + " --set registry.directory=" + registry,
+                        all.at.file("errors"));
+    };
+    CHECK(cluster("drain " + all.file + " one --undo").out ==
+          "one was not drained, so nothing changes\n");
+    std::filesystem::create_directories(registry + "/notes");
+    std::ofstream(registry + "/notes/drained") << "[\"one\"]";
+    const ended undone = cluster("drain " + all.file + " one --undo");
+    CHECK(undone.out.find("one may hold experts again") == 0);
+    CHECK(cluster("plan " + all.file).code == 0);
+    std::ofstream(registry + "/plan") << "spoiled";
+    const ended damaged = cluster("plan " + all.file);
+    CHECK(damaged.code == 1);
+    CHECK(damaged.out.empty());
+    CHECK(damaged.says("registry/plan is damaged: "));
+    CHECK(damaged.says("spoiled"));
+}
+
 TEST_CASE("without a registry the plan is shown, and what would change it says what to do") {
     local_cluster all;
     const ended shown = run_line("cluster plan " + all.file, all.at.file("errors"));

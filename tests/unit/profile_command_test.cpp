@@ -36,6 +36,27 @@ const json &row_of(const json &found, const std::string &id, const std::string &
 
 }  // namespace
 
+TEST_CASE("what would be wrong after measuring is told before") {
+    const auto refused = [](const std::vector<std::string> &more) {
+        std::vector<std::string> words{"profile", "measure", "--seconds", "0.01"};
+        words.insert(words.end(), more.begin(), more.end());
+        const auto result = moorage::test::program().run(words);
+        CHECK(result.code != 0);
+        CHECK_FALSE(result.says("measuring"));
+        return result.errors;
+    };
+    CHECK(refused({"--out", "no/such/folder/x.toml"}).find("no/such/folder") != std::string::npos);
+    CHECK(refused({"--out", "x.toml", "--json", "no/such/y.json"}).find("no/such/y.json") !=
+          std::string::npos);
+    CHECK(
+        refused({"--out", "x.toml", "--threads", "1024"}).find("run.threads 1024: this machine") !=
+        std::string::npos);
+    const std::string local = std::string(MOORAGE_SOURCE_DIR) + "/configs/clusters/local.toml";
+    const auto cluster = moorage::test::program().run({"profile", "compare", local});
+    CHECK(cluster.code == 2);
+    CHECK(cluster.says("local.toml: it has a [cluster]"));
+}
+
 TEST_CASE("compositions side by side: a row of decode and one of prefill each, by class") {
     const auto result = compare({"--sweep", "memory.experts=48,192", "--json", "-"});
     REQUIRE_MESSAGE(result.code == 0, result.errors);

@@ -245,12 +245,19 @@ int drain_server(const plan_arguments &given) {
     }
     const auto server = static_cast<uint32_t>(at - servers.begin());
     json drained = json::array();
+    bool was_drained = false;
     if (const auto note = all.state().notes.find(drained_note); note != all.state().notes.end())
         if (const json said = json_or_discarded(note->second); said.is_array())
-            for (const json &one : said)
+            for (const json &one : said) {
+                was_drained |= one == given.server;
                 if (one.is_string() && one != given.server && drained.size() < servers.size())
                     drained.push_back(one);
+            }
     if (!given.undo) drained.push_back(given.server);
+    if (given.undo && !was_drained) {
+        print(format("{} was not drained, so nothing changes\n", given.server));
+        return exit_ok;
+    }
     if (const status put = all.at().put_note(drained_note, json_line(drained)); !put)
         return fail(put.failure());
     if (given.undo) {

@@ -1,8 +1,11 @@
 // profile_command.cpp - moorage profile measure: a profile of this machine.
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <string>
+#include <thread>
 
+#include "core/base/atomic_file.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/hardware.h"
@@ -54,11 +57,25 @@ result<measured_machine> measure_machine(const measure_arguments &given) {
     return machine;
 }
 
+// What would be wrong after minutes of measuring.
+status check_first(const measure_arguments &given) {
+    const uint32_t processors = std::max(1u, std::thread::hardware_concurrency());
+    if (given.threads > processors)
+        return error{format("run.threads {}: this machine has {} processor{}, so from 0 to {}",
+                            given.threads, processors, processors == 1 ? "" : "s", processors),
+                     true};
+    for (const std::string &file : {given.out_file, given.json_file})
+        if (!file.empty() && file != "-")
+            if (const auto there = atomic_file::create(file); !there) return there.failure();
+    return success();
+}
+
 int measure(measure_arguments &given) {
     if (const status read =
             read_machine(given.settings, "profile measure", given.executor, given.threads);
         !read)
         return fail(read.failure());
+    if (const status sound = check_first(given); !sound) return fail(sound.failure());
     const auto machine = measure_machine(given);
     if (!machine) return fail(machine.failure());
     const measured_profile made = profile_of(*machine);
@@ -81,7 +98,10 @@ void add_measure(parser &sub, measure_arguments &given) {
     sub.add_option("--executor", given.executor, "whose costs: cpu (default) or cuda")
         ->type_name("NAME")
         ->one_of({"cpu", "cuda"});
-    sub.add_option("--seconds", given.seconds, "how long to measure, about (20 s)")
+    sub.add_option("--seconds", given.seconds,
+                   "for repeats, about (20 s); each measurement is made a few times in any case, "
+                   "which takes "
+                   "10 s and more")
         ->type_name("S")
         ->in(quantity_unit::s)
         ->range(0.01, 3600.0);

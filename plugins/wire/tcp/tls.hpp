@@ -15,6 +15,7 @@
 
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -84,7 +85,7 @@ public:
         const auto check = [&](const char *what, const std::string &file) {
             if (failed)
                 throw std::invalid_argument(std::string(what) + " " + file +
-                                            " cannot be used: " + failed.message());
+                                            " cannot be used: " + reason(file, failed.value()));
         };
         context_.use_certificate_chain_file(certificate, failed);
         check("certificate", certificate);
@@ -103,6 +104,12 @@ public:
     SSL_CTX *raw() const { return const_cast<tls_context *>(this)->context_.native_handle(); }
 
 private:
+    // What OpenSSL has no words for is a file that cannot be read.
+    static std::string reason(const std::string &file, int code) {
+        if (::access(file.c_str(), R_OK) != 0) return std::strerror(errno);
+        const char *said = ERR_reason_error_string(static_cast<uint32_t>(code));
+        return said ? said : "it is not in PEM";
+    }
     boost::asio::ssl::context context_;
 };
 
