@@ -16,7 +16,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr int places = 64;
+constexpr int places = 64, attempts_max = 100;
 
 struct partial_file {
     std::atomic<int> process{0};  // 0: free
@@ -40,7 +40,9 @@ partial_file *table() {
 extern "C" void end_by_signal(int number) {
     const int before = errno;
     remove_partial_files(::getpid());
-    ::raise(number);  // the default, once this handler returns: SA_RESETHAND
+    // Not before: the same signal once more, to another thread, would end the process half way.
+    ::signal(number, SIG_DFL);
+    ::raise(number);  // once this handler returns
     errno = before;
 }
 
@@ -66,7 +68,6 @@ void forget_partial_file(int place) {
 }
 
 made_partial make_partial(const std::string &place, int (*make)(const char *path)) {
-    constexpr int attempts_max = 100;
     made_partial made{{}, -1, -1};
     for (int attempt = 0; made.answer < 0 && attempt < attempts_max; ++attempt) {
         made.path = format("{}.{}-{}.part", place, ::getpid(), attempt);
@@ -89,12 +90,19 @@ void remove_partial_files(int process) {
             if (owner != 0 && (process == 0 || owner == process)) remove(all[place]);
         }
     };
+    // Meanwhile another thread may make one more file: then a directory is not empty.
+    bool left = true;
+    for (int attempt = 0; left && attempt < attempts_max; ++attempt) {
+        left = false;
+        each([](partial_file &one) {
+            if (one.named.load()) ::unlink(one.path);
+        });
+        each([&](partial_file &one) {
+            if (one.named.load() && ::rmdir(one.path) != 0) left = left || errno == ENOTEMPTY;
+        });
+    }
     each([](partial_file &one) {
-        if (one.named.load()) ::unlink(one.path);
-    });
-    // Directories are empty now.
-    each([](partial_file &one) {
-        if (one.named.exchange(false)) ::rmdir(one.path);
+        one.named.store(false);
         one.process.store(0);
     });
 }
@@ -106,7 +114,6 @@ void remove_partial_files_on_signals() {
         if (::sigaction(number, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
         struct sigaction then {};
         then.sa_handler = end_by_signal;
-        then.sa_flags = SA_RESETHAND;
         ::sigemptyset(&then.sa_mask);
         ::sigaction(number, &then, nullptr);
     }

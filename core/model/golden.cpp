@@ -64,7 +64,8 @@ namespace {
 std::filesystem::path golden_path(const std::filesystem::path &model) {
     if (!is_gguf(model)) return model / "golden.safetensors";
     constexpr size_t part = std::string_view("-00001-of-00002").size();
-    std::string stem = model.stem().string();
+    const bool ended = model.extension() == ".gguf";
+    std::string stem = (ended ? model.stem() : model.filename()).string();
     if (stem.size() > part && stem.substr(stem.size() - part).starts_with("-00001-of-"))
         stem.resize(stem.size() - part);
     return model.parent_path() / (stem + ".ref.safetensors");

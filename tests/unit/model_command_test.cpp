@@ -219,10 +219,10 @@ TEST_CASE("a file is told from a directory by what it is, not by its name") {
     const scratch_directory place;
     const fs::path models = fs::path(MOORAGE_SOURCE_DIR) / "tests/golden/quantised/models";
     fs::copy(golden_directory("qwen3_moe"), place.path() / "directory.gguf");
-    fs::copy_file(models / "qwen3moe-tied-iq4_nl.gguf", place.path() / "file");
+    fs::copy_file(models / "qwen3moe-tied-iq4_nl.gguf", place.path() / "v1.5");
     fs::copy_file(models / "qwen3moe-tied-iq4_nl.ref.safetensors",
-                  place.path() / "file.ref.safetensors");
-    for (const char *name : {"directory.gguf", "file"}) {
+                  place.path() / "v1.5.ref.safetensors");
+    for (const char *name : {"directory.gguf", "v1.5"}) {
         const outcome done = program("model check " + (place.path() / name).string());
         CHECK_MESSAGE(done.code == 0, done.out);
     }
