@@ -1,6 +1,7 @@
 // comparison_text.cpp - the table of a comparison for a terminal, and the sentences below it.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -73,9 +74,12 @@ table_column moved_column(const comparison &compared) {
 // With the mark of what nothing beats, or that it does not fit.
 table_column tpot_column(const comparison &compared, const comparison_view &view) {
     std::vector<double> values;
-    for (const comparison_row &row : compared.rows)
-        values.push_back(row.report.cluster ? mean_or(row, "tpot_ms.mean", row.report.tpot_ms.mean)
-                                            : shown_ms(row));
+    for (const comparison_row &row : compared.rows) {
+        const double ms = row.report.cluster
+                              ? mean_or(row, "tpot_ms.mean", row.report.tpot_ms.mean)
+                              : shown_ms(row);
+        values.push_back(ms == 0 ? std::numeric_limits<double>::quiet_NaN() : ms);
+    }
     table_column column{"TPOT ms  ", aligned(values)};  // room for the mark
     for (size_t i = 0; i < column.cells.size(); ++i)
         column.cells[i] += !compared.rows[i].report.misfit.empty() ? " !"

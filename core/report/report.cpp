@@ -31,6 +31,7 @@ std::string headline(const run_report &report) {
 }
 
 std::string summary_line(std::string_view label, const summary_ms &summary) {
+    if (summary.p99 == 0) return labelled(label, "-");  // nothing was timed
     // Not through labelled(), which would fold the spaces that align the figures.
     return format("  {:<12}mean {:<12} p50 {:<12} p99 {}\n", label, human_ms(summary.mean),
                   human_ms(summary.p50), human_ms(summary.p99));
@@ -230,9 +231,7 @@ std::string json_text(const run_report &report) { return to_json(report).dump();
 
 std::string to_text(const run_report &report) {
     std::string text = headline(report);
-    const bool timed = !report.cluster || report.cluster->answered();
-    text += timed ? summary_line("TPOT", report.tpot_ms) : labelled("TPOT", "-");
-    text += timed ? summary_line("TTFT", report.ttft_ms) : labelled("TTFT", "-");
+    text += summary_line("TPOT", report.tpot_ms) + summary_line("TTFT", report.ttft_ms);
     text += labelled("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
     text += text_lines(report.text) + expert_lines(report);
     for (const auto &[label, said] : routing_lines(report)) text += labelled(label, said);

@@ -376,4 +376,17 @@ TEST_CASE("bars and lines of blocks are in proportion") {
     CHECK(spark_line(values, 0, 10) == "▁▁▁▁");
 }
 
+TEST_CASE("a time of nothing is none") {
+    run_report report;
+    report.tokens = 1;
+    report.ttft_ms = {3, 3, 3};  // a request's first token, and no other
+    const json figures = to_json(report);
+    for (const char *key : {"mean", "p50", "p99"}) {
+        CHECK(figures["tpot_ms"][key].is_null());
+        CHECK(figures["ttft_ms"][key] == 3);
+    }
+    CHECK(contains(to_text(report), "TPOT        -\n"));
+    CHECK(contains(to_text(report), "TTFT        mean 3.00 ms"));
+}
+
 }  // namespace report_test
