@@ -181,7 +181,7 @@ TEST_CASE("a configuration says all that TLS needs, or what is missing") {
     const auto read = [&](const std::vector<std::pair<const char *, const char *>> &given) {
         std::vector<override_value> all;
         for (const auto &[key, value] : given) all.push_back({"registry", key, value});
-        return load_run_config(file, all);
+        return load_run_config(file, all, read_for::nodes);
     };
     const char *const secure = "['https://a:2379', 'https://b:2379']";
     const auto whole = read(
