@@ -118,6 +118,7 @@ public:
                 ask(x, n, device);
         }
     }
+    // How often an expert's sets were walked, for a gain or for bounds.
     uint64_t marginals() const { return marginals_; }
 
 private:
@@ -156,6 +157,7 @@ private:
     }
     // Bounds of all servers take a walk over the sets as one gain does, and most are low.
     void bound_all(uint32_t x) {
+        ++marginals_;
         model_.gains_most(x, most_there_);
         for (uint32_t n = 0; n < servers_; ++n) {
             const size_t at = index(x, n);
