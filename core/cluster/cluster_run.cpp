@@ -46,7 +46,7 @@ private:
     status make_node(const home_place &place, uint32_t part, uint32_t parts);
     result<run_report> drive();
     result<run_report> report_of(const rebalancer &balance);
-    status state_facts(run_report &report) const;
+    status state_facts(run_report &report);
     void describe(json &all) const;
     status fault() const;
     void show_links();
@@ -212,21 +212,21 @@ result<run_report> cluster_runner::report_of(const rebalancer &balance) {
     report.title = config_.title;
     report.seed = config_.seed;
     report.lossy = nodes_.front()->policies().lossy();
-    report.faults = {faults_.counts().begin(), faults_.counts().end()};
     report.without_advice = {faults_.without_advice().begin(), faults_.without_advice().end()};
     for (std::string &warning : warnings_)
         if (std::ranges::find(report.warnings, warning) == report.warnings.end())
             report.warnings.push_back(std::move(warning));
     describe(*report.config);
     if (const status told = state_facts(report); !told) return told.failure();
+    report.faults = {faults_.counts().begin(), faults_.counts().end()};
     return report;
 }
 
 // Policies of one name run at each home: their facts are told apart by it.
-status cluster_runner::state_facts(run_report &report) const {
+status cluster_runner::state_facts(run_report &report) {
     for (const auto &one : nodes_) {
         std::map<std::string, std::vector<fact>> stated;
-        if (const status told = one->policies().state_facts(stated); !told) return told;
+        if (const status told = one->policies().state_facts(stated, &faults_); !told) return told;
         for (auto &[policy, facts] : stated)
             report.facts[format("{} at {}", policy, one->name())] = std::move(facts);
     }

@@ -161,13 +161,15 @@ bool policy_set::hidden() const {
     });
 }
 
-status policy_set::state_facts(std::map<std::string, std::vector<fact>> &out) const {
+status policy_set::state_facts(std::map<std::string, std::vector<fact>> &out,
+                               fault_log *faults) const {
     for (size_t i = 0; i < instances_.size(); ++i) {
-        auto stated = instances_[i]->state_facts();
-        if (!stated) return stated.failure();
-        if (stated->empty()) continue;
-        const bool further = devices_[i] != MOORAGE_NONE && devices_[i] != 0;
         const std::string_view name = instances_[i]->name();
+        auto stated = instances_[i]->state_facts();
+        if (!stated && !(faults && faults->report(name, stated.failure().text, false)))
+            return stated.failure();
+        if (!stated || stated->empty()) continue;
+        const bool further = devices_[i] != MOORAGE_NONE && devices_[i] != 0;
         std::vector<fact> &all =
             out[further ? format("{} of device {}", name, devices_[i]) : std::string(name)];
         all.insert(all.end(), stated->begin(), stated->end());

@@ -76,14 +76,18 @@ public:
     // Stage by stage: `plugin` and its resolved parameters.
     void describe(json &config) const;
     // What the policies state of themselves, by their names. Those of further devices say which.
-    status state_facts(std::map<std::string, std::vector<fact>> &out) const;
+    // What cannot be taken is a fault; null: an error.
+    status state_facts(std::map<std::string, std::vector<fact>> &out,
+                       fault_log *faults = nullptr) const;
     // From now on calls are timed, if they are to be: always in real time; in virtual time, where
     // it makes equal runs write unequal bytes, as the configuration says. Null: they are not.
     policy_clock *time_calls(const run_config &config, bool virtual_time);
     // Both, of a run that has ended.
-    status tell(run_report &of) const {
+    status tell(run_report &of, fault_log &faults) const {
         clock_.report(of.policy_times);
-        return state_facts(of.facts);
+        const status told = state_facts(of.facts, &faults);
+        of.faults = {faults.counts().begin(), faults.counts().end()};
+        return told;
     }
 
 private:

@@ -393,7 +393,7 @@ result<run_report> runner::drive() {
     line.finish(report);
     refused_ = line.refused();
     report.guard = line.guarding().report();
-    if (const status told = policies_.tell(report); !told) return told.failure();
+    if (const status told = policies_.tell(report, faults_); !told) return told.failure();
     describe(report);
     if (texts_) {
         report.text = report_of(job_, *texts_, opened_->words.get(),

@@ -65,6 +65,14 @@ TEST_CASE("a router with a class or flags that nobody knows") {
     CHECK(has(on.fault_of("odd_router", default_ms), "the route has flags 0xff00"));
 }
 
+TEST_CASE("facts that cannot be taken do not cost a run whose faults are replaced") {
+    bench on;
+    const double default_ms = on.run_it().total_ms;
+    on.config.router.plugin = "odd_router";
+    on.config.router.params = {{"does", std::string("facts"), "test"}};
+    CHECK(has(on.fault_of("odd_router", default_ms), "facts returned 99"));
+}
+
 TEST_CASE("a prediction of more than there is room for, of one expert twice, or of no number") {
     bench on;
     on.config.buffer_experts = 2;

@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr const char router_ways[] = "class|flags";
+constexpr const char router_ways[] = "class|flags|facts";
 constexpr const char prefetch_ways[] = "many|twice|beyond|nan";
 
 class odd_router {
@@ -22,12 +22,11 @@ public:
     void activate(const moorage::limits &) {}
     uint32_t select(const moorage::step &step, moorage::route &route) {
         std::copy_n(step.host_chosen, step.token_count * step.top_k, route.host_experts);
-        if (does_ == "class")
-            route.host_classes[0] = 99;
-        else
-            route.flags = 0xff00;
+        if (does_ == "class") route.host_classes[0] = 99;
+        if (does_ == "flags") route.flags = 0xff00;
         return step.token_count;
     }
+    uint32_t facts(std::span<moorage_fact>) { return does_ == "facts" ? 99 : 0; }
 
 private:
     std::string does_;
