@@ -33,7 +33,6 @@ uint32_t remote_calls::start(const layer_step &step, std::vector<step_item> &ite
     return begun;
 }
 
-// For each server the distinct tokens of the step that choose any of its experts.
 void remote_calls::count(const step_item &item, expert_counts &counts) const {
     if (others_->distances()[item.site - site_remote] != MOORAGE_DISTANCE_OWN) {
         ++counts.remote;
@@ -43,6 +42,7 @@ void remote_calls::count(const step_item &item, expert_counts &counts) const {
     }
 }
 
+// For each server the distinct tokens of the step that choose any of its experts.
 void remote_calls::count_tokens(const layer_step &step, const std::vector<step_item> &items) {
     for (const step_item &item : items) site_of_[item.expert] = item.site;
     for (const uint32_t index : waiting_) tokens_[items[index].site - site_remote] = {};
