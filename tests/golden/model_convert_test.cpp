@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/text.h"
 #include "core/convert/convert.h"
 #include "core/convert/quantise.h"
 #include "core/convert/recipe.h"

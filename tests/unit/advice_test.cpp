@@ -83,10 +83,10 @@ TEST_CASE("a prediction of more than there is room for, of one expert twice, or 
         {"twice", "predicts expert 0 of layer 1 twice"},
         {"beyond", "predicts an expert of layer 1 beyond its 4 experts"},
         {"nan", "predicts expert 1 of layer 1 with the score nan"}};
-    for (const auto &[does, said] : ways) {
-        CAPTURE(does);
-        on.config.prefetch.params = {{"does", std::string(does), "test"}};
-        CHECK(has(on.fault_of("odd_prefetch", default_ms), said));
+    for (const auto &way : ways) {
+        CAPTURE(way.first);
+        on.config.prefetch.params = {{"does", std::string(way.first), "test"}};
+        CHECK(has(on.fault_of("odd_prefetch", default_ms), way.second));
     }
 }
 

@@ -314,11 +314,11 @@ TEST_CASE("a range that cannot be searched is refused, not replaced") {
         {{"--param", "memory.experts=nan:400:10"}, "\"nan\""},
         {{"--param", "memory.experts=100:400", "--from", "1"}, "given twice"},
         {{"--param", "memory.experts=100:400", "--runs", "0"}, "--runs"}};
-    for (const auto &[more, said] : wrong) {
-        CAPTURE(said);
-        const ended result = tune(more);
+    for (const auto &one : wrong) {
+        CAPTURE(one.second);
+        const ended result = tune(one.first);
         CHECK(result.code == 2);
-        CHECK(says(result.errors, said));
+        CHECK(says(result.errors, one.second));
     }
 }
 
@@ -334,11 +334,11 @@ TEST_CASE("what is said of policies that are not chosen is checked too") {
         {"cache.lru.stamp=3", "--set cache.lru.stamp"},
         {"prefetch.nosuch.x=1", "--set prefetch.nosuch.x: no prefetch policy nosuch"},
         {"placement.nope.a=1", "of use on a cluster only"}};
-    for (const auto &[set, said] : wrong) {
-        CAPTURE(set);
-        const ended result = run(set);
+    for (const auto &one : wrong) {
+        CAPTURE(one.first);
+        const ended result = run(one.first);
         CHECK(result.code == 2);
-        CHECK(says(result.errors, said));
+        CHECK(says(result.errors, one.second));
     }
     CHECK(run("cache.lru.stamp=best_last").code == 0);
 }
