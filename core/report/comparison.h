@@ -119,8 +119,8 @@ bool any_scored(const comparison &compared);
 std::string to_text(const comparison &compared);
 // {"title", "results": [the report of each run, and "settings": {those that differ}]}, and "failed"
 // where a row did. Each result has "label", "columns": [[heading, value]...], "group" (equal ones
-// are ranked), "offline", "pareto", and "repeats": {"ms", "mean", "half_interval"} where it ran
-// again
+// are ranked), "offline", "pareto", and "repeats": {"ms", "mean", "half_interval", "means"} where
+// it ran again
 json to_json(const comparison &compared);
 // `command`: the command line that makes the page again; may be empty.
 std::string to_html(const comparison &compared, const std::string &command);
