@@ -17,13 +17,11 @@ namespace moorage::core {
 namespace {
 
 struct state {
-    std::string locale;
+    lasting_surroundings lasting;
     locale_t thread_locale;
-    char directory[PATH_MAX];
     struct sigaction actions[NSIG];
     sigset_t blocked;
     stack_t signal_stack;
-    mode_t umask;
 };
 // Of this thread: handlers, locale and directory belong to all, the rest does not.
 thread_local state kept;
@@ -75,15 +73,12 @@ std::string text_of_signals() {
 }  // namespace
 
 void remember_surroundings() {
-    const char *locale = std::setlocale(LC_ALL, nullptr);
-    kept.locale = locale ? locale : "C";
+    kept.lasting = {};
     kept.thread_locale = uselocale(nullptr);
-    if (!getcwd(kept.directory, sizeof(kept.directory))) kept.directory[0] = '\0';
     for (int signal = 1; signal < signals; ++signal)
         sigaction(signal, nullptr, &kept.actions[signal]);
     sigprocmask(SIG_SETMASK, nullptr, &kept.blocked);
     sigaltstack(nullptr, &kept.signal_stack);
-    kept.umask = current_umask();
 }
 
 std::string restore_surroundings(bool all) {
@@ -98,17 +93,7 @@ std::string restore_surroundings(bool all) {
         uselocale(kept.thread_locale);
         add("the thread's locale");
     }
-    const char *locale = std::setlocale(LC_ALL, nullptr);
-    if (!locale || kept.locale != locale) {
-        std::setlocale(LC_ALL, kept.locale.c_str());
-        add("the locale");
-    }
-    char directory[PATH_MAX];
-    if (kept.directory[0] != '\0' && getcwd(directory, sizeof(directory)) &&
-        std::strcmp(directory, kept.directory) != 0) {
-        add(chdir(kept.directory) == 0 ? "the working directory"
-                                       : "the working directory, which cannot be put back");
-    }
+    if (const std::string lasting = kept.lasting.put_back(); !lasting.empty()) add(lasting);
     if (const std::string handlers = text_of_signals(); !handlers.empty()) add(handlers);
     sigset_t blocked;
     sigprocmask(SIG_SETMASK, nullptr, &blocked);
@@ -125,10 +110,6 @@ std::string restore_surroundings(bool all) {
         sigaltstack(&kept.signal_stack, nullptr);
         add("the signal stack");
     }
-    if (current_umask() != kept.umask) {
-        umask(kept.umask);
-        add("the umask");
-    }
     return what;
 }
 
@@ -144,17 +125,22 @@ std::string lasting_surroundings::put_back() const {
     const auto add = [&](const char *one) {
         what += (what.empty() ? "" : ", ") + std::string(one);
     };
-    if (now.directory_ != directory_ && !directory_.empty())
-        add(chdir(directory_.c_str()) == 0 ? "the working directory"
-                                           : "the working directory, which cannot be put back");
     if (now.locale_ != locale_) {
         std::setlocale(LC_ALL, locale_.c_str());
         add("the locale");
     }
+    if (now.directory_ != directory_ && !directory_.empty() && !now.directory_.empty())
+        add(chdir(directory_.c_str()) == 0 ? "the working directory"
+                                           : "the working directory, which cannot be put back");
     if (now.umask_ != umask_) {
         umask(umask_);
         add("the umask");
     }
+    return what;
+}
+
+std::string lasting_surroundings::put_back_at_end() const {
+    const std::string what = put_back();
     if (what.empty()) return what;
     return format(
         "{} of the process was changed by a policy within a step, and was put back at the "

@@ -69,8 +69,10 @@ std::string restore_surroundings(bool all);
 class lasting_surroundings {
 public:
     lasting_surroundings();  // as they are now
-    // Puts back what is otherwise by now; a warning that names it, "" where nothing is.
+    // Puts back what is otherwise by now; names it as restore_surroundings() does.
     std::string put_back() const;
+    // The same at the end of a run, as a warning.
+    std::string put_back_at_end() const;
 
 private:
     std::string directory_, locale_;

@@ -467,7 +467,7 @@ std::vector<model_request> runner::written() const {
 }
 
 void runner::describe(run_report &report) {
-    if (std::string text = before_.put_back(); !text.empty()) warn(std::move(text));
+    if (std::string text = before_.put_back_at_end(); !text.empty()) warn(std::move(text));
     report.executor = config_.executor;
     report.profile = hardware_.several() ? hardware_.ids() : config_.profile;
     for (size_t i = 0; i < report.devices.size(); ++i)
