@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/report/figure_table.h"
 #include "core/report/figures.h"
 #include "core/report/time_parts.h"
 
@@ -14,18 +15,16 @@ namespace {
 
 constexpr size_t homes_shown = 8;
 
-std::string time_of(const cluster_report::home &of, double ms) {
-    return of.requests == 0 ? "-" : human_ms(ms);
-}
+std::string time_text(double ms) { return figure_text(figure_unit::ms, time_figure(ms)); }
 
 }  // namespace
 
 std::string to_text(const cluster_report &report) {
     std::string text = labelled(
-        "latency", report.answered()
-                       ? format("{} a request, p50 {}, p99 {}", human_ms(report.latency_ms.mean),
-                                human_ms(report.latency_ms.p50), human_ms(report.latency_ms.p99))
-                       : "-");
+        "latency", report.latency_ms.p99 == 0
+                       ? "-"
+                       : format("{} a request, p50 {}, p99 {}", human_ms(report.latency_ms.mean),
+                                human_ms(report.latency_ms.p50), human_ms(report.latency_ms.p99)));
     if (report.experts_ms_per_token)
         text += labelled("experts", format("{} that a token waits for them, over all layers; "
                                            "tokens of a prompt wait together",
@@ -56,9 +55,9 @@ std::string to_text(const cluster_report &report) {
         const cluster_report::home &one = report.homes[i];
         text += format("  {}{}{}{}{}{}\n", padded_right(shortened(one.name, 19), 20),
                        padded_left(with_commas(one.requests), 10),
-                       padded_left(time_of(one, one.latency_ms.mean), 12),
-                       padded_left(time_of(one, one.latency_ms.p99), 12),
-                       padded_left(time_of(one, one.ttft_ms.mean), 12),
+                       padded_left(time_text(one.latency_ms.mean), 12),
+                       padded_left(time_text(one.latency_ms.p99), 12),
+                       padded_left(time_text(one.ttft_ms.mean), 12),
                        padded_left(percent(one.local_ratio, 1), 10));
     }
     if (shown < report.homes.size())

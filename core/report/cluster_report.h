@@ -1,7 +1,6 @@
 // cluster_report.h - what a run over a cluster measured besides: requests, homes, links, over time.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -64,11 +63,6 @@ struct cluster_report {
     std::vector<std::vector<uint32_t>> servers_layers;
     std::vector<uint32_t> layers_experts;  // [layers] experts that there are
     std::vector<uint32_t> models_layers;   // [models]
-
-    // Whether any request was answered: else there are no times.
-    bool answered() const {
-        return std::ranges::any_of(homes, [](const home &one) { return one.requests != 0; });
-    }
 };
 
 json to_json(const cluster_report &report);

@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/host/kinds.h"
 #include "core/report/cluster_comparison.h"
+#include "core/report/figure_table.h"
 #include "core/report/figures.h"
 #include "core/report/page.h"
 
@@ -389,25 +390,15 @@ json means_of(std::span<const json *const> all) {
 
 }  // namespace
 
-json mean_figures(std::span<const run_report> reports) {
-    std::vector<json> made;
-    for (const run_report &one : reports) made.push_back(to_json(one));
+json mean_figures(std::span<const json> reports) {
     std::vector<const json *> all;
-    for (const json &one : made) all.push_back(&one);
+    for (const json &one : reports) all.push_back(&one);
     return means_of(all);
 }
 
 double mean_or(const comparison_row &row, std::string_view path, double own) {
-    const json *at = &*row.means;
-    for (size_t begin = 0; begin <= path.size();) {
-        const size_t end = std::min(path.find('.', begin), path.size());
-        const auto next =
-            at->is_object() ? at->find(std::string(path.substr(begin, end - begin))) : at->end();
-        if (!at->is_object() || next == at->end()) return own;
-        at = &*next;
-        begin = end + 1;
-    }
-    return at->is_number() ? at->get<double>() : own;
+    const json *at = at_path(*row.means, path);
+    return at && at->is_number() ? at->get<double>() : own;
 }
 
 double half_interval(std::span<const double> values) {

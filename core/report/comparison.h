@@ -88,8 +88,8 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
 double time_ms(const run_report &of);
 // The same of a row: the mean of its repeats, where it has some.
 double shown_ms(const comparison_row &of);
-// The means of a row's repeats: of every figure that is a number in all of `reports`, lists apart.
-json mean_figures(std::span<const run_report> reports);
+// The means of a row's repeats: of every figure that is a number in all reports' JSON, lists apart.
+json mean_figures(std::span<const json> reports);
 // The mean of a row's repeats where it has some, else `own`.
 double mean_or(const comparison_row &row, std::string_view path, double own);
 // How much worse a run's text is foretold than the model alone would, or how badly a given text is;

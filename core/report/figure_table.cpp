@@ -58,9 +58,6 @@ json list_of(const List &list) {
     return all;
 }
 
-// Null where there was nothing to be timed: no time is 0.
-json time_of(double ms) { return ms == 0 ? json() : json(stable(ms)); }
-
 json policy_share(run of) {
     if (of.policy_times.empty() || of.total_ms <= 0) return json();
     double ms_in_policies = 0;
@@ -82,17 +79,17 @@ constexpr of_run run_rows[] = {
     {{"virtual_time", flag, neither, "virtual time", "times are emulated, not measured"},
      [](run of) -> json { return of.virtual_time; }},
     {{"tpot_ms.mean", ms, smaller, "TPOT ms", "time per output token after a request's first"},
-     [](run of) { return time_of(of.tpot_ms.mean); }},
+     [](run of) { return time_figure(of.tpot_ms.mean); }},
     {{"tpot_ms.p50", ms, smaller, "p50 ms", "median of the times per output token"},
-     [](run of) { return time_of(of.tpot_ms.p50); }},
+     [](run of) { return time_figure(of.tpot_ms.p50); }},
     {{"tpot_ms.p99", ms, smaller, "p99 ms", "99 of 100 output tokens took no longer"},
-     [](run of) { return time_of(of.tpot_ms.p99); }},
+     [](run of) { return time_figure(of.tpot_ms.p99); }},
     {{"ttft_ms.mean", ms, smaller, "TTFT ms", "time from a request's arrival to its first token"},
-     [](run of) { return time_of(of.ttft_ms.mean); }},
+     [](run of) { return time_figure(of.ttft_ms.mean); }},
     {{"ttft_ms.p50", ms, smaller, "TTFT p50 ms", "median of the times to the first token"},
-     [](run of) { return time_of(of.ttft_ms.p50); }},
+     [](run of) { return time_figure(of.ttft_ms.p50); }},
     {{"ttft_ms.p99", ms, smaller, "TTFT p99 ms", "99 of 100 first tokens took no longer"},
-     [](run of) { return time_of(of.ttft_ms.p99); }},
+     [](run of) { return time_figure(of.ttft_ms.p99); }},
     {{"tokens_per_s", per_s, larger, "tokens/s", "tokens over the time of the run"},
      [](run of) -> json { return stable(of.tokens_per_s); }},
     {{"experts.requested", count, neither, "requested", "experts that layer steps asked for"},

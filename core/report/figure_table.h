@@ -52,6 +52,8 @@ struct figure_row : figure {
 
 // Puts `value` at a path of objects, which are made.
 void put_at(json &into, std::string_view path, json value);
+// What is at a path of objects and, by number, of lists; null: there is no such place.
+const json *at_path(const json &of, std::string_view path);
 
 // All figures of a run's report by their whole paths ("layers.*.hit_rate"), in order.
 const std::vector<std::pair<std::string, const figure *>> &all_figures();
@@ -71,6 +73,8 @@ bool same_label(std::string_view a, std::string_view b);
 // The value of a run's own figure (not of a list's element). Null: not measured, or no such one.
 json value_of_figure(const run_report &of, std::string_view path);
 
+// A measured time: null where there was nothing to be timed, as no time is 0.
+json time_figure(double ms);
 // As people read it: "12.3 ms", "71.2 %", "1,234", "3.00 MB"; "-" of null.
 std::string figure_text(figure_unit unit, const json &value);
 // For pages: {path: {"label", "unit", "meaning", "better"}}.

@@ -1,5 +1,6 @@
 // figure_words.cpp - figures by name, and how their values are read.
 #include <array>
+#include <charconv>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
@@ -52,6 +53,24 @@ void put_at(json &into, std::string_view path, json value) {
     (*at)[std::string(path)] = std::move(value);
 }
 
+const json *at_path(const json &of, std::string_view path) {
+    const json *at = &of;
+    for (const std::string &key : split(path, '.')) {
+        if (at->is_array()) {
+            size_t index = 0;
+            const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), index);
+            if (failure != std::errc() || end != key.data() + key.size() || index >= at->size())
+                return nullptr;
+            at = &(*at)[index];
+        } else if (at->is_object() && at->contains(key)) {
+            at = &at->at(key);
+        } else {
+            return nullptr;
+        }
+    }
+    return at;
+}
+
 const figure *find_figure(std::string_view name) {
     const auto path = path_of_figure(name);
     for (const auto &[known, one] : all_figures())
@@ -87,6 +106,8 @@ const figure *find_heading(std::string_view label) {
         if (same_label(one.label, label)) return &one;
     return nullptr;
 }
+
+json time_figure(double ms) { return ms == 0 ? json() : json(stable(ms)); }
 
 std::string figure_text(figure_unit unit, const json &value) {
     if (value.is_null()) return "-";

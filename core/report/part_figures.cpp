@@ -248,19 +248,17 @@ json over_time(const cluster_report &of) {
 
 using group = const cluster_report &;
 
-json time_of(group of, double time_ms) { return of.answered() ? json(stable(time_ms)) : json(); }
-
 constexpr figure_row<cluster_report> cluster_rows[] = {
     {{"placement", text, neither, "placement", "the policy that places experts"},
      [](group of) -> json { return of.policy; }},
     {{"duration_s", s, neither, "duration", "of the run"},
      [](group of) -> json { return stable(of.duration_s); }},
     {{"latency_ms.mean", ms, smaller, "latency ms", "of a request, arrival to last output token"},
-     [](group of) { return time_of(of, of.latency_ms.mean); }},
+     [](group of) { return time_figure(of.latency_ms.mean); }},
     {{"latency_ms.p50", ms, smaller, "latency p50", "median over requests"},
-     [](group of) { return time_of(of, of.latency_ms.p50); }},
+     [](group of) { return time_figure(of.latency_ms.p50); }},
     {{"latency_ms.p99", ms, smaller, "latency p99", "99 of 100 requests took no longer"},
-     [](group of) { return time_of(of, of.latency_ms.p99); }},
+     [](group of) { return time_figure(of.latency_ms.p99); }},
     {{"experts_ms_per_token", ms, smaller, "experts ms",
       "from a layer's routing to its last output, over all layers of a token; null: not measured"},
      [](group of) -> json {

@@ -35,24 +35,6 @@ void add_figures(const json &of, const std::string &path, std::vector<std::strin
     }
 }
 
-const json *at_path(const json &report, const std::string &metric) {
-    const json *at = &report;
-    for (const std::string &key : split(metric, '.')) {
-        if (at->is_array()) {
-            size_t index = 0;
-            const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), index);
-            if (failure != std::errc() || end != key.data() + key.size() || index >= at->size())
-                return nullptr;
-            at = &(*at)[index];
-        } else if (at->is_object() && at->contains(key)) {
-            at = &at->at(key);
-        } else {
-            return nullptr;
-        }
-    }
-    return at;
-}
-
 }  // namespace
 
 double metric_target::missed_by(double figure) const {

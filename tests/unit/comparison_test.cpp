@@ -288,7 +288,7 @@ TEST_CASE("a row of repeats has the mean of every figure, and the causes of all"
     b.report.causes[0][1] = {};
     b.report.causes[0][1][cause::compute] = 3'000'000'000;  // all of its time
     a.repeats_ms = {20, 30};
-    const run_report both[] = {a.report, b.report};
+    const json both[] = {to_json(a.report), to_json(b.report)};
     a.means = mean_figures(both);
     a.more_causes = b.report.causes[0][1];
     CHECK((*a.means)["experts"]["hit_rate"] == 0.6);

@@ -137,18 +137,17 @@ std::string label_of(const work &done, size_t row) {
 
 // The first run of a row with what all say together; the failure of the first that failed.
 run_outcome joined(std::span<run_outcome> runs, comparison_row &row) {
-    std::vector<run_report> reports;
-    for (run_outcome &one : runs) {
+    for (run_outcome &one : runs)
         if (!one.report) return std::move(one);
-        if (runs.size() > 1) row.repeats_ms.push_back(time_ms(*one.report));
-    }
     if (runs.size() == 1) return std::move(runs[0]);
+    std::vector<json> figures;
     for (const run_outcome &one : runs) {
-        reports.push_back(*one.report);
-        if (reports.size() == 1) continue;
+        row.repeats_ms.push_back(time_ms(*one.report));
+        figures.push_back(to_json(*one.report));
+        if (figures.size() == 1) continue;
         for (const time_causes &phase : causes_of(*one.report)) row.more_causes += phase;
     }
-    row.means = mean_figures(reports);
+    row.means = mean_figures(figures);
     return std::move(runs[0]);
 }
 
