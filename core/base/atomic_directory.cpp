@@ -20,7 +20,8 @@ namespace {
 
 // Absolute, without links, and with a name at its end.
 fs::path place_of(const fs::path &path, std::error_code &code) {
-    const fs::path whole = fs::weakly_canonical(fs::absolute(path, code), code).lexically_normal();
+    const fs::path whole =
+        fs::weakly_canonical(fs::absolute(output_path(path), code), code).lexically_normal();
     return whole.has_filename() ? whole : whole.parent_path();
 }
 

@@ -18,22 +18,16 @@ namespace {
 
 constexpr size_t buffer_bytes = 256 * 1024;
 
-// A policy may change the working directory before a report is written.
-const std::filesystem::path started_in = [] {
-    std::error_code code;
-    return std::filesystem::current_path(code);
-}();
-
 }  // namespace
 
 result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
     std::error_code code;
-    const auto held = std::filesystem::status(started_in / path, code);
+    const auto held = std::filesystem::status(output_path(path), code);
     if (std::filesystem::exists(held) && !std::filesystem::is_regular_file(held))
         return error{format("{}: is there and not a regular file; name another", path.string())};
     atomic_file made;
     made.path_ = path;
-    made.place_ = std::filesystem::absolute(started_in / path, code).string();
+    made.place_ = std::filesystem::absolute(output_path(path), code).string();
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
     // Opened like any file, so that it gets the usual rights.
     made_partial draft = make_partial(made.place_, [](const char *name) {

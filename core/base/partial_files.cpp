@@ -18,6 +18,11 @@ namespace {
 
 constexpr int places = 64, attempts_max = 100;
 
+const std::filesystem::path started_in = [] {
+    std::error_code code;
+    return std::filesystem::current_path(code);
+}();
+
 struct partial_file {
     std::atomic<int> process{0};  // 0: free
     std::atomic<bool> named{false};
@@ -47,6 +52,8 @@ extern "C" void end_by_signal(int number) {
 }
 
 }  // namespace
+
+std::filesystem::path output_path(const std::filesystem::path &given) { return started_in / given; }
 
 int note_partial_file(const std::string &absolute_path) {
     partial_file *const all = table();

@@ -2,9 +2,14 @@
 // parent process can read them, so that nothing half written outlives the program.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace moorage::core {
+
+// Of the folder in which the program was started: a policy may change the working directory before
+// a report is written.
+std::filesystem::path output_path(const std::filesystem::path &given);
 
 // Notes a file or a directory of this process before it is made; the place is given to
 // forget_partial_file() once it is whole or gone. -1: the name is too long or the table full, and
