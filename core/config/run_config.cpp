@@ -80,7 +80,7 @@ private:
     void read_cluster(run_config &config);
     void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
     void read_placement(run_config &config);
-    void look_for_idle(run_config &config);
+    status look_for_idle(run_config &config);
     void read_library(section_reader &reader, run_config &config, stage_config &stage);
     void read_stage(std::string_view kind, run_config &config);
     void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
@@ -373,19 +373,19 @@ void builder::read_placement(run_config &config) {
 }
 
 // Keys without an effect on this cluster: of --set refused, of the file warned of.
-void builder::look_for_idle(run_config &config) {
-    if (!config.cluster) return;
+status builder::look_for_idle(run_config &config) {
+    if (!config.cluster) return success();
     for (const key_table *table : section_tables()) {
-        section_reader &reader = section(table->name);
-        for (const given &value : reader.values()) {
+        for (const given &value : section(table->name).values()) {
             const std::string idle = idle_in_cluster(table->name, value.key, *config.cluster,
                                                      value.raw ? purpose_ : read_for::nodes);
             if (idle.empty()) continue;
-            if (value.raw) return reader.fail(format("{}: {}: {}", value.place, file_, idle));
+            if (value.raw) return error{format("{}: {}: {}", value.place, file_, idle), true};
             config.warnings.push_back(
                 format("{}: [{}] {}: {}", value.place, table->name, value.key, idle));
         }
     }
+    return success();
 }
 
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
@@ -503,10 +503,7 @@ status builder::build(run_config &config) {
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();
     if (section(host_cache_stage).failed()) return section(host_cache_stage).failure();
-    look_for_idle(config);
-    for (const std::string &name : section_names())
-        if (section(name).failed()) return section(name).failure();
-    return success();
+    return look_for_idle(config);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <cassert>
 #include <iterator>
 
-#include "core/config/executors.h"
 #include "core/base/text.h"
+#include "core/config/executors.h"
 #include "core/host/kinds.h"
 #include "core/host/parameters.h"
 
