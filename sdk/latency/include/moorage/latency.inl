@@ -467,7 +467,7 @@ inline double latency_model::plain_difference(uint32_t term, uint32_t position,
         return std::numeric_limits<double>::quiet_NaN();
     const uint32_t model = model_of(term_experts_[term_first_[term]]);
     const size_t key = pair(model, entry);
-    const bool only = static_cast<size_t>(std::popcount(found)) + 1 == term_set(term).size();
+    const bool only = nowhere_of(found, term_set(term).size()) == 1u << 2 * position;
     const double saved = last_each_s_[key] + (only ? last_once_s_[key] : 0);
     if (!here)
         return saved - call_fix_s_[key * servers_ + server] -
