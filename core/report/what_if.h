@@ -12,7 +12,7 @@ namespace moorage::core {
 
 struct what_if {
     struct row {
-        std::string resource;      // as of resource_names, or "expert_memory"
+        std::string resource;      // as of resource_names, or "expert_memory" or "host_memory"
         std::string words;         // "the link"
         std::optional<double> ms;  // none: its run failed
         std::string why;           // it did, or what the machine lacks for it

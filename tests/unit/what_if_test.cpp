@@ -104,6 +104,24 @@ TEST_CASE("the program asks it of emulated machines") {
     CHECK(told["what_if"]["base"] == told["tpot_ms"]["mean"]);
     CHECK(told["what_if"]["rows"].size() == 7);  // no disk; memory for experts
     CHECK(told["what_if"]["rows"][6]["resource"] == "expert_memory");
+    // Two memories where a disk is below: each is the run with the larger one.
+    const std::vector<std::string> tiers{"--set", "hardware.disk=nvme_gen4", "--set",
+                                         "memory.experts=2"};
+    const auto tpot_of = [&](std::vector<std::string> more, const char *to) {
+        std::vector<std::string> all{"run", "run.toml", "--json", to};
+        all.insert(all.end(), tiers.begin(), tiers.end());
+        all.insert(all.end(), more.begin(), more.end());
+        REQUIRE(on.run(all).code == 0);
+        return json::parse(on.read(to));
+    };
+    const json stored = tpot_of({"--set", "memory.host_experts=5", "--what-if"}, "d.json");
+    const json &helped = stored["what_if"]["rows"];
+    REQUIRE(helped.size() == 9);
+    CHECK(helped[6]["resource"] == "disk");
+    CHECK(helped[8]["resource"] == "host_memory");
+    // 10 % of 5 is rounded up to one.
+    CHECK(helped[8]["value"] ==
+          tpot_of({"--set", "memory.host_experts=6"}, "m.json")["tpot_ms"]["mean"]);
     // Side by side, each row is asked for itself, and says what it says alone.
     const auto both = on.run(
         {"compare", "run.toml", "--sweep", "memory.experts=4,6", "--what-if", "--json", "c.json"});

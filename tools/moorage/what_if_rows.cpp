@@ -19,25 +19,47 @@ using namespace moorage::core;
 constexpr std::array<std::string_view, resource_count> resource_words{
     "GPU compute", "GPU bandwidth",  "launch speed", "the link",
     "the CPU",     "host bandwidth", "the disk"};
-constexpr std::string_view memory_name = "expert_memory", memory_words = "memory for experts";
 
 bool has(const run_config &config, resource which) {
     return which != resource::disk || config.reads_disk();
 }
 
-// With a tenth more experts; none: it holds all of them, or each device has a number of its own.
+uint32_t scaled(uint64_t count, double factor) {
+    return static_cast<uint32_t>(std::min(std::round(factor * static_cast<double>(count)), 4e9));
+}
+
+// What [memory] of the run came to; none: it holds all experts, or was not asked.
+std::optional<uint64_t> held(const run_report &base, const char *key) {
+    const json &resolved = *base.config;
+    if (!resolved.contains("memory")) return {};
+    const json &count = resolved["memory"].value(key, json());
+    return count.is_number_unsigned() ? count.get<uint64_t>() : std::optional<uint64_t>{};
+}
+
+// With a tenth more experts, on each device where each has a number of its own.
 std::optional<run_config> with_memory(const run_config &config, const run_report &base,
                                       double factor) {
-    const json &resolved = *base.config;
-    if (!config.devices.experts.empty() || config.reads_disk() || !resolved.contains("memory"))
-        return {};
-    const json &experts = resolved["memory"].value("experts", json());
-    if (!experts.is_number_unsigned()) return {};
+    const std::optional<uint64_t> experts = held(base, "experts");
+    if (!experts) return {};
     run_config more = config;
-    const auto held = experts.get<uint64_t>();
-    more.experts =
-        static_cast<uint32_t>(std::min(std::round(factor * static_cast<double>(held)), 4e9));
-    more.bytes.reset();
+    for (uint32_t &count : more.devices.experts) count = scaled(count, factor);
+    if (config.devices.experts.empty()) {
+        more.experts = scaled(*experts, factor);
+        more.experts_share = 0;
+        more.bytes.reset();
+    }
+    return more;
+}
+
+// With a tenth more experts in host memory, the others being on the disk.
+std::optional<run_config> with_host_memory(const run_config &config, const run_report &base,
+                                           double factor) {
+    const std::optional<uint64_t> experts = held(base, "host_experts");
+    if (!experts || !config.reads_disk()) return {};
+    run_config more = config;
+    more.host_experts = scaled(*experts, factor);
+    more.host_experts_share = 0;
+    more.host_bytes.reset();
     return more;
 }
 
@@ -66,10 +88,14 @@ result<what_if> ask_what_if(const run_config &config, const run_report &base,
         configs.push_back(config);
         configs.back().faster[which] = asked.factor;
     }
-    if (auto more = with_memory(config, base, asked.factor)) {
-        asked.rows.push_back({std::string(memory_name), std::string(memory_words), {}, {}});
+    const auto also = [&](std::string_view name, std::string_view words,
+                          std::optional<run_config> more) {
+        if (!more) return;
+        asked.rows.push_back({std::string(name), std::string(words), {}, {}});
         configs.push_back(std::move(*more));
-    }
+    };
+    also("expert_memory", "memory for experts", with_memory(config, base, asked.factor));
+    also("host_memory", "host memory", with_host_memory(config, base, asked.factor));
     run_many_options options;
     options.what = "what if";
     options.optimum = false;
