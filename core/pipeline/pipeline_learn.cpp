@@ -53,13 +53,14 @@ void pipeline::begin_pass() {
     account_.pass_begins(pass_, now_ns());
     executor_.begin(pass_);
     step_.enter(pass_);
-    if (events_) events_->pass_begins(pass_, account_.tokens, now_ns());
+    if (events_) events_->pass_begins(pass_, account_.tokens, transport_.loaded_bytes(), now_ns());
 }
 
 // What has completed, before it is taken in.
 void pipeline::show(const completion &done) {
     if (done.kind == event_kind::piece)
-        return events_->copied(transport_.next_to_end(done.tag), done.duration_ns, now_ns());
+        return events_->copied(transport_.next_to_end(done.tag), transport_.piece_bytes(done.tag),
+                               done.duration_ns, now_ns());
     if (account_.virtual_time) return;  // the executor shows it to the nanosecond
     const bool expert = done.kind == event_kind::gpu_expert ||
                         done.kind == event_kind::cpu_expert || done.kind == event_kind::moved;

@@ -69,7 +69,8 @@ void timeline_sink::show_span(uint32_t at, const char *kind, uint32_t layer, uin
              {flow, true});
 }
 
-void timeline_sink::copied(const transfer_record &of, uint64_t duration_ns, uint64_t now_ns) {
+void timeline_sink::copied(const transfer_record &of, uint64_t bytes, uint64_t duration_ns,
+                           uint64_t now_ns) {
     if (of.page == MOORAGE_NONE) return;
     const bool loads = is_h2d(of.link);
     const track where = loads ? of_device(h2d, device_of_link(of.link)) : disk;
@@ -84,7 +85,7 @@ void timeline_sink::copied(const transfer_record &of, uint64_t duration_ns, uint
              {{"layer", of.page / experts_},
               {"expert", of.page % experts_},
               {"cause", cause},
-              {"bytes", of.bytes}},
+              {"bytes", bytes}},
              {first ? flow : 0, false});
 }
 
@@ -94,7 +95,9 @@ void timeline_sink::computed(event_kind kind, uint32_t layer, uint32_t page, uin
     show_span(track_of(where), name_of(kind), layer, page, before(now_ns, duration_ns), now_ns);
 }
 
-void timeline_sink::pass_begins(const pass &of, uint64_t tokens_done, uint64_t now_ns) {
+void timeline_sink::pass_begins(const pass &of, uint64_t tokens_done, uint64_t loaded_bytes,
+                                uint64_t now_ns) {
+    before_.loaded_bytes = loaded_bytes;
     to_.show(tokens_done + of.tokens.size() > tokens_.first && tokens_done < tokens_.second);
     pass_ns_ = now_ns;
     pass_token_ = tokens_done;

@@ -37,11 +37,12 @@ public:
     void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
               uint64_t end_ns) override;
 
-    // A piece of the transfer has crossed its link.
-    void copied(const transfer_record &of, uint64_t duration_ns, uint64_t now_ns);
+    // A piece of the transfer, of so many bytes, has crossed its link.
+    void copied(const transfer_record &of, uint64_t bytes, uint64_t duration_ns, uint64_t now_ns);
     void computed(event_kind kind, uint32_t layer, uint32_t page, uint64_t duration_ns,
                   uint64_t now_ns);
-    void pass_begins(const pass &of, uint64_t tokens_done, uint64_t now_ns);
+    // What was loaded before it counts for no pass's rate.
+    void pass_begins(const pass &of, uint64_t tokens_done, uint64_t loaded_bytes, uint64_t now_ns);
     // Sums since the run began.
     struct sums {
         uint64_t requested, hits, loaded_bytes, waiting_bytes;

@@ -436,6 +436,24 @@ TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows"
     CHECK(static_cast<double>(caused_ns) / 1e6 == doctest::Approx(done->total_ms));
     CHECK(static_cast<double>(computed_ns) / 1e6 == doctest::Approx(done->time.compute));
 
+    // In pieces: each with its own bytes, which are together what crossed the link.
+    on.config.transport.plugin = "chunked";
+    on.config.transport.params = {{"chunk_bytes", int64_t{30'000}, "test"},
+                                  {"demand_whole", false, "test"}};
+    const scratch_file pieces("pieces.json");
+    const auto cut = opened(pieces);
+    timeline_sink told(*cut, 4);
+    const auto chunked = run(on.config, on.shared, {.rows = &told});
+    REQUIRE(chunked.ok());
+    REQUIRE(cut->close().ok());
+    uint64_t sum_bytes = 0, count = 0;
+    const json all = json::parse(bytes_of(pieces.path));
+    for (const json &one : all["traceEvents"])
+        if (one.contains("args") && one["args"].contains("bytes"))
+            sum_bytes += one["args"]["bytes"].get<uint64_t>(), ++count;
+    CHECK(count == 12 * 4);
+    CHECK(sum_bytes == chunked->bytes.h2d);
+
     // Only the tokens of a window.
     const scratch_file part("part.pftrace");
     const auto some = opened(part);
