@@ -75,7 +75,14 @@ std::string meanwhile(const run_report &report) {
     const auto add = [&](std::string_view what, double busy_ms) {
         if (busy_ms > 0) busy.push_back(format("{} {}", what, percent(busy_ms, report.total_ms)));
     };
-    add(gpu ? "the link is busy" : "copies take", report.time.transfer);
+    if (report.devices.empty()) {
+        add(gpu ? "the link is busy" : "copies take", report.time.transfer);
+    } else {  // each GPU has one
+        std::vector<std::string> shares;
+        for (const device_report &one : report.devices)
+            shares.push_back(percent(one.transfer_ms, report.total_ms));
+        busy.push_back("the links are busy " + listed(shares, "and"));
+    }
     add(gpu ? "the CPU computes" : "computed in place", report.time.cpu);
     add("the disk is busy", gpu && report.host ? report.host->disk_ms : 0);
     add("policies decide", report.time.policy);
