@@ -68,7 +68,7 @@ table_column moved_column(const comparison &compared) {
     const double unit = least >= 1e8 ? 1e9 : 1e6;
     std::vector<double> values;
     for (const comparison_row &row : compared.rows) values.push_back(bytes_per_token(row) / unit);
-    return {unit == 1e9 ? "GB/token" : "MB/token", aligned(values)};
+    return {unit == 1e9 ? "GB/token" : "MB/token", aligned(values), false, 1};
 }
 
 // With the mark of what nothing beats, or that it does not fit.
@@ -91,8 +91,8 @@ table_column tpot_column(const comparison &compared, const comparison_view &view
 std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
     std::vector<table_column> columns;
     for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
-    table_column slots{"experts", {}}, share{"share", {}, false, 1}, hits{"hit rate", {}},
-        speed{"tokens/s", {}, false, 5}, perplexity{"perplexity", {}}, change{"change", {}};
+    table_column slots{"experts", {}}, share{"share", {}, false, 2}, hits{"hit rate", {}},
+        speed{"tokens/s", {}, false, 6}, perplexity{"perplexity", {}}, change{"change", {}};
     bool any_share = false;
     std::vector<double> speeds;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
@@ -118,7 +118,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     if (const auto interval = interval_column(compared)) columns.push_back(*interval);
     columns.push_back(std::move(speed));  // says what TPOT says
     constexpr std::pair<const char *, uint8_t> told[] = {
-        {"misses_over_optimum", 2}, {"shares.wasted", 3}, {"shares.late", 4}, {"shares.on_cpu", 0}};
+        {"misses_over_optimum", 3}, {"shares.wasted", 4}, {"shares.late", 5}, {"shares.on_cpu", 0}};
     for (const auto &[path, spare] : told)
         if (auto column = figure_column(compared, path)) {
             column->spare = spare;

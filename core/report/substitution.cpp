@@ -97,8 +97,9 @@ bool any_lossy(const comparison &compared) {
 
 std::string lossy_sentence(const comparison &compared, const comparison_view &view) {
     const auto share = [&](size_t i) {
-        const run_report &report = compared.rows[i].report;
-        return substituted_share(report.routing, report.experts.substituted);
+        const comparison_row &row = compared.rows[i];
+        return mean_or(row, "shares.substituted",
+                       substituted_share(row.report.routing, row.report.experts.substituted));
     };
     size_t count = 0, most = 0;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
@@ -106,16 +107,21 @@ std::string lossy_sentence(const comparison &compared, const comparison_view &vi
         if (count++ == 0 || share(i) > share(most)) most = i;
     }
     if (count == 0) return "";
-    const run_report &report = compared.rows[most].report;
+    const comparison_row &row = compared.rows[most];
+    const run_report &report = row.report;
+    const routing_counts &routing = report.routing;
+    const double unchanged =
+        routing.rows == 0 ? 0 : double(routing.rows_unchanged) / double(routing.rows);
     std::string text = format(
         "lossy: {} of {} runs may change the model's routing; the most does {} with {} experts, "
         "{} of the choices substituted, {} of the rows unchanged",
         count, compared.rows.size(), view.labels[most], view.slots[most],
         fine_percent(share(most), 1),
-        fine_percent(double(report.routing.rows_unchanged), double(report.routing.rows)));
+        fine_percent(mean_or(row, "routing.rows_agreement", unchanged), 1));
     if (report.text.own_nll)
-        text += format(", perplexity {} against the model's own routing",
-                       perplexity_change(report.text));
+        text += format(
+            ", perplexity {} against the model's own routing",
+            perplexity_change(mean_or(row, "text.nll_change", report.text.nll_change())));
     return text;
 }
 

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/report/figures.h"
@@ -56,6 +58,20 @@ std::vector<std::string> aligned(const std::vector<double> &values) {
     return cells;
 }
 
+// By the key columns that are shown: what rows are told apart by.
+static std::set<std::vector<std::string>> names_of(const std::vector<table_column> &columns,
+                                                   const std::vector<size_t> &widths, size_t keys) {
+    std::set<std::vector<std::string>> names;
+    for (size_t row = 0; keys > 0 && row < columns[0].cells.size(); ++row) {
+        std::vector<std::string> name;
+        for (size_t i = 0; i < keys; ++i)
+            if (widths[i] != 0 && row < columns[i].cells.size())
+                name.push_back(columns[i].cells[row]);
+        names.insert(std::move(name));
+    }
+    return names;
+}
+
 std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size_t columns_max) {
     std::vector<size_t> widths;
     for (const table_column &column : columns) widths.push_back(column.width());
@@ -79,7 +95,11 @@ std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size
         for (size_t i = keys; i < columns.size() && total() > columns_max; ++i)
             if (columns[i].spare == spare) widths[i] = 0;
     cut_keys(key_columns_min);
-    for (size_t i = keys; i-- > 1 && total() > columns_max;) widths[i] = 0;
+    const size_t told_apart = names_of(columns, widths, keys).size();
+    for (size_t i = keys; i-- > 1 && total() > columns_max;) {
+        const size_t width = std::exchange(widths[i], 0);
+        if (names_of(columns, widths, keys).size() < told_apart) widths[i] = width;
+    }
     return widths;
 }
 

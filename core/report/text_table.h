@@ -22,8 +22,8 @@ std::vector<std::string> aligned(const std::vector<double> &values);
 
 // Widths that fit the table into `columns_max`, 0 for what is left out. In this order, as far as it
 // takes: the widest key column is cut, down to what most names need; spare figures are left out;
-// keys are cut to their least; the last keys are left out, but never the first, which tells the
-// rows apart. Key columns come first.
+// keys are cut to their least; the last keys are left out, but never the first, and none without
+// which rows had one name: rather is the table too wide. Key columns come first.
 std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size_t columns_max);
 
 // "left out for want of room: late, wasted", or nothing.

@@ -516,6 +516,12 @@ TEST_CASE("a table that is too wide loses spare figures before the names of its 
     CHECK(widths(23) == all{8, 5, 4, 0, 0});
     CHECK(widths(22) == all{8, 0, 4, 0, 0});  // and the last name goes, never the first
     CHECK(widths(3) == all{8, 0, 4, 0, 0});
+    // A name that alone tells rows apart stays, whatever the width.
+    CHECK(fitted_widths({{"router", {"topk", "topk"}, true},
+                         {"prefetch", {"none", "echo"}, true},
+                         {"link", {"pcie", "pcie"}, true},
+                         {"TPOT", {"12.5", "9.0"}}},
+                        10) == all{6, 8, 0, 4});
     const std::vector<table_column> two = {{"config", {"a"}, true}, {"late", {"3"}, false, 1}};
     CHECK(left_out(two, {6, 0}) == "left out for want of room: late");
     CHECK(left_out(two, {6, 4}) == "");
