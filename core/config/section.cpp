@@ -164,6 +164,9 @@ void section_reader::read(const config_key &key, uint64_t &out) {
         out = static_cast<uint64_t>(whole);
     } else if (const auto number = number_of(key, *found)) {
         const double whole = std::round(*number);
+        // Of "0.3 GiB" a part of a byte is lost, of "1.5 ms" what was meant.
+        if (std::abs(*number - whole) > 1e-6 * std::abs(*number))
+            return fail(*found, text_of(key.takes) + " is needed");
         // Written so that a NaN fails, too.
         if (!(whole >= static_cast<double>(least)) || !(whole <= static_cast<double>(most)))
             return wrong();
@@ -193,16 +196,18 @@ void section_reader::read_amount(std::string_view name, std::optional<uint32_t> 
                                  double &share) {
     const given *found = find(name);
     if (!found || failed()) return;
-    config_key key = key_called(name);
+    const config_key &key = key_called(name);
     if (found->value.type == node_type::text) {
-        key.takes = {.kind = value_kind::real,
-                     .unit = quantity_unit::share,
-                     .low = 0,
-                     .high = 1,
-                     .above_low = true};
-        return read(key, share);
+        const auto number = number_of(key, *found);
+        if (!number) return;
+        if (!(*number > 0) || !(*number <= 1))  // of NaN, too
+            return fail(*found, "a share is above 0 % and at most 100 %; " + text_of(key.takes) +
+                                    " is needed");
+        share = *number;
+        return;
     }
-    key.takes.unit = quantity_unit::none;
+    if (found->value.type != node_type::integer)
+        return fail(*found, text_of(key.takes) + " is needed");
     uint32_t whole = 0;
     read(key, whole);
     if (!failed()) count = whole;

@@ -120,7 +120,8 @@ TEST_CASE("sizes, shares and times with units, in a file and in --set") {
     CHECK(accepted(least, {"memory.bytes=5 GiB"}).bytes == 5'368'709'120u);
     CHECK(accepted(least, {"memory.bytes=\"5 GiB\""}).bytes == 5'368'709'120u);
     CHECK(accepted(least, {"memory.bytes=2.5e9"}).bytes == 2'500'000'000u);
-    CHECK(accepted(least, {"memory.bytes=1.6 B"}).bytes == 2u);  // to the nearest
+    CHECK(accepted(least, {"memory.bytes=0.3 GiB"}).bytes == 322'122'547u);  // to the nearest
+    CHECK(holds(refused(least, {"memory.bytes=1.6 B"}), "an integer from 1"));
     CHECK(accepted(least, {"plugins.call_limit_ms=2 s"}).call_limit_ms == 2000);
     CHECK(accepted(least, {"run.guard_margin=2%"}).guard_margin == 0.02);
     CHECK(accepted(least, {"router.substitution_max=12.5 %"}).substitution_max == 0.125);
@@ -144,9 +145,9 @@ TEST_CASE("experts are counted, or a share of all") {
     const run_config host = accepted(least, {"hardware.disk=nvme_gen4", "memory.host_experts=50%"});
     CHECK(host.host_experts_share == 0.5);
     CHECK(host.reads_disk());
-    CHECK(holds(refused(least, {"memory.experts=0%"}), "above 0 and at most 1"));
-    CHECK(holds(refused(least, {"memory.experts=150%"}), "above 0 and at most 1"));
-    CHECK(holds(refused(least, {"memory.experts=-3%"}), "above 0 and at most 1"));
+    CHECK(holds(refused(least, {"memory.experts=0%"}), "above 0 % and at most 100 %"));
+    CHECK(holds(refused(least, {"memory.experts=150%"}), "above 0 % and at most 100 %"));
+    CHECK(holds(refused(least, {"memory.experts=-3%"}), "above 0 % and at most 100 %"));
     CHECK(holds(refused(least, {"memory.experts=\"96\""}), "its unit is missing"));
     CHECK(holds(refused(least, {"memory.experts=0.25"}), "[memory] experts is the number 0.25"));
     CHECK(holds(refused(least, {"memory.experts=many"}), "a number comes first"));
@@ -166,7 +167,12 @@ TEST_CASE("numbers with wrong units name place, key, what is wrong and the neare
     CHECK(holds(bytes("1e290 GB"), "choose from 1 to 1125899906842624"));
     CHECK(holds(bytes("2048 TiB"), "choose from 1 to 1125899906842624"));
     CHECK(holds(bytes("-5 GiB"), "choose from 1"));
-    CHECK(holds(bytes("0.2 B"), "choose from 1"));
+    CHECK(holds(bytes("0.2 B"), "an integer from 1"));
+    // What rounding would change, 0 being no limit.
+    for (const char *text : {"0.4", "1.5", "0.4 ms"})
+        CHECK(holds(refused(least, {format("plugins.call_limit_ms={}", text)}),
+                    "an integer from 0 to 86400000"));
+    CHECK(accepted(least, {"plugins.call_limit_ms=1.5 s"}).call_limit_ms == 1500);
     CHECK(holds(bytes("\"5\""), "its unit is missing"));
     CHECK(holds(refused(least, {"run.tokens=5 GB"}), "an integer from 0"));  // it has none
     CHECK(holds(refused(least + "[run]\nguard_margin = \"2 percent\"\n"), "conf/run.toml:8"));
