@@ -203,7 +203,7 @@ constexpr figure_row<cluster_report::link> link_rows[] = {
      [](in_link of) -> json { return of.migration_bytes; }},
     {{"queue_peak", count, smaller, "queue", "messages that waited, at most"},
      [](in_link of) -> json { return of.queue_peak; }},
-    {{"utilisation", share, neither, "busy", "of the run's time; null: not measured"},
+    {{"utilisation", share, neither, "busy", "of the run's time"},
      [](in_link of) -> json { return of.utilisation ? json(stable(*of.utilisation)) : json(); }}};
 
 using move = const cluster_report::migration &;
@@ -260,7 +260,7 @@ constexpr figure_row<cluster_report> cluster_rows[] = {
     {{"latency_ms.p99", ms, smaller, "latency p99", "99 of 100 requests took no longer"},
      [](group of) { return time_figure(of.latency_ms.p99); }},
     {{"experts_ms_per_token", ms, smaller, "experts ms",
-      "from a layer's routing to its last output, over all layers of a token; null: not measured"},
+      "from a layer's routing to its last output, over all layers of a token"},
      [](group of) -> json {
          return of.experts_ms_per_token ? json(stable(*of.experts_ms_per_token)) : json();
      }},

@@ -490,7 +490,7 @@ kinds.comparison = d => {
   if (!rows.length) return;
   const r = rows[0];
   facts([['trace', d.trace], ['model', d.shape],
-    ['work', `${said('count', r.tokens)} tokens of ${said('count', r.requests)} requests`],
+    ['work', `${said('count', r.tokens)} token${r.tokens === 1 ? '' : 's'} of ${said('count', r.requests)} request${r.requests === 1 ? '' : 's'}`],
     ['executor', r.executor + (r.virtual_time ? ', virtual time' : '') + ', seed ' + r.seed],
     ['hardware', distinct(rows.map(x => x.profile)).join(', ')]]);
   cluster_chapters(clusters);
