@@ -46,6 +46,7 @@ struct link {
     uint32_t server = no_server;  // who it is of; accepted: as it says of itself
     uint64_t incarnation = 0;     // of the other, once greeted
     uint64_t epoch = 0;           // of the plan that it went by when it last said anything
+    uint64_t named_epoch = 0;     // that the log said it has not said
     uint64_t since_ns = 0;        // of the stand
     uint64_t rows_max = 0;        // of a call that the other takes
     std::string address;

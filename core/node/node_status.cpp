@@ -221,6 +221,7 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     made.held = is_server ? plan.held_by(of.own().server) : 0;
     made.in_memory = of.experts().held();
     made.leaving = of.leaving();
+    made.waited_for = of.waited_for();
     made.coming = of.moving().waiting();
     made.moved = of.moving().figures();
     for (uint32_t server = 0; server < plan.servers.size(); ++server)
@@ -279,6 +280,22 @@ std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
     return to.text;
 }
 
+namespace {
+
+json moving_json(const node_snapshot &of) {
+    return {{"coming", of.coming},
+            {"leaving", of.leaving},
+            {"waits_for", of.waited_for},
+            {"copies", of.moved.copies},
+            {"bytes", of.moved.bytes},
+            {"from_own_directory", of.moved.own},
+            {"held_back_s", seconds(of.moved.held_ns)},
+            {"calls_delayed_s", seconds(of.calls_delayed_ns)},
+            {"sources_left", of.moved.failed}};
+}
+
+}  // namespace
+
 json to_json(const node_snapshot &of, uint64_t now_ns) {
     json peers = json::array();
     for (size_t i = 0; i < of.peers.size(); ++i)
@@ -301,15 +318,7 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
                  {"experts_held", of.held},
                  {"experts_all", of.pages},
                  {"experts_in_memory", of.in_memory},
-                 {"moving",
-                  {{"coming", of.coming},
-                   {"leaving", of.leaving},
-                   {"copies", of.moved.copies},
-                   {"bytes", of.moved.bytes},
-                   {"from_own_directory", of.moved.own},
-                   {"held_back_s", seconds(of.moved.held_ns)},
-                   {"calls_delayed_s", seconds(of.calls_delayed_ns)},
-                   {"sources_left", of.moved.failed}}},
+                 {"moving", moving_json(of)},
                  {"served",
                   {{"calls", of.served.calls},
                    {"rows", of.served.rows},

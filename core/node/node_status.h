@@ -36,6 +36,7 @@ struct node_snapshot {
     uint64_t since_ns = 0, taken_ns = 0;  // of the steady clock
     uint32_t in_memory = 0;               // experts; `held`: those that the plan gives it
     uint64_t leaving = 0, coming = 0;
+    std::vector<std::string> waited_for;  // callers, before what leaves is gone
     mover_figures moved;
     uint64_t calls_delayed_ns = 0;  // that experts on their way have cost calls and is not paid yet
     uint32_t held = 0, pages = 0, layers = 0, experts = 0;

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/base/visible.h"
+
 namespace moorage::core {
 
 peer_node::peer_node(const node_parts &of)
@@ -14,7 +18,8 @@ peer_node::peer_node(const node_parts &of)
       links_(*of.over, plan_, own_, *this),
       holder_(*of.of, *of.pool, plan_, experts_, links_, spans_),
       debts_(plan_.servers.size(), migration_debt(of.moving.delay_max)),
-      mover_(links_, plan_, experts_, own_.server, of.moving, debts_) {
+      mover_(links_, plan_, experts_, own_.server, of.moving, debts_),
+      behind_ns_(of.behind_ns) {
     take_held();
 }
 
@@ -61,17 +66,65 @@ void peer_node::adopt(const plan_record &next) {
         if (experts_.has(page) && !plan_.holds(own_.server, page) &&
             std::ranges::find(mover_.arrived(), page) == mover_.arrived().end() &&
             std::ranges::find(leaving_, page, &page_leaving::page) == leaving_.end())
-            leaving_.push_back({page, next.epoch});
+            leaving_.push_back({page, next.epoch, steady_ns()});
     links_.tell_epoch();
+}
+
+bool peer_node::is_behind(const link &one, uint64_t epoch) const {
+    return !one.dialed && one.stands == link::stand::ready && one.channel == MOORAGE_WIRE_CALLS &&
+           one.epoch < epoch;
+}
+
+std::string peer_node::who_is(const link &one) const {
+    return format("{} at {}",
+                  one.server < plan_.servers.size() ? plan_.servers[one.server].name
+                                                    : std::string("a caller that is no server"),
+                  one.address.empty() ? std::string("an unknown address") : visible(one.address));
+}
+
+std::vector<std::string> peer_node::waited_for() {
+    uint64_t epoch = 0;
+    for (const page_leaving &one : leaving_) epoch = std::max(epoch, one.epoch);
+    std::vector<std::string> made;
+    links_.each([&](const link &one) {
+        if (is_behind(one, epoch)) made.push_back(who_is(one));
+    });
+    return made;
+}
+
+// One caller that says nothing shall not keep every plan after this one from its room. It is told
+// why and its connection ends, so that whatever it still sends is not taken for a call.
+void peer_node::leave_behind() {
+    constexpr uint64_t parts = 5;  // of the time that it has, after how much it is named
+    const uint64_t now_ns = steady_ns();
+    uint64_t slow = 0, late = 0;  // epochs that are due
+    for (const page_leaving &one : leaving_) {
+        if (now_ns - one.since_ns > behind_ns_ / parts) slow = std::max(slow, one.epoch);
+        if (now_ns - one.since_ns > behind_ns_) late = std::max(late, one.epoch);
+    }
+    links_.each([&](link &one) {
+        if (is_behind(one, late))
+            return links_.refuse(one, refusal_reason::epoch,
+                                 format("epoch {} is the latest that the caller said, {} this "
+                                        "node's for more than {} ms; connect again, by the newer "
+                                        "plan",
+                                        one.epoch, late, behind_ns_ / 1'000'000));
+        if (!is_behind(one, slow) || one.named_epoch >= slow) return;
+        one.named_epoch = slow;
+        log_warning(
+            format("node: {} experts that went elsewhere stay in memory: {} has not said "
+                   "epoch {} yet; its connection ends if it does not",
+                   leaving_.size(), who_is(one), slow));
+    });
 }
 
 // A caller that has said a later epoch calls by that one from then on, and what it called by an
 // earlier one came before, on the same connection.
 void peer_node::forget_left() {
+    leave_behind();
     uint64_t epoch = plan_.epoch;
     links_.each([&](const link &one) {
-        if (!one.dialed && one.stands == link::stand::ready && one.channel == MOORAGE_WIRE_CALLS)
-            epoch = std::min(epoch, one.epoch);
+        if (is_behind(one, epoch)) epoch = one.epoch;
     });
     std::erase_if(leaving_, [&](const page_leaving &one) {
         if (one.epoch > epoch || holder_.needs(one.page)) return false;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/node/expert_store.h"
 #include "core/node/holder.h"
@@ -46,6 +47,7 @@ struct node_parts {
     plan_board *board = nullptr;  // where newer plans come from; null: nowhere
     uint64_t expert_bytes = 0;    // memory for experts; 0: no bound
     mover_options moving = {};
+    uint64_t behind_ns = 10'000'000'000;  // that a caller may take until it says a newer epoch
 };
 
 class peer_node final : public link_events {
@@ -89,6 +91,8 @@ public:
     migration_debt &debt(uint32_t server) { return debts_[server]; }
     // Pages in memory that the plan gives to others, until nobody calls by an earlier one.
     uint64_t leaving() const { return leaving_.size(); }
+    // Who has still to say an epoch before those go: "two at 10.0.0.2:40312".
+    std::vector<std::string> waited_for();
     const node_plan &plan() const { return plan_; }
     const node_identity &own() const { return own_; }
     const model &of() const { return model_; }
@@ -103,6 +107,9 @@ private:
     void adopt(const plan_record &next);
     void take_held();
     void forget_left();
+    bool is_behind(const link &one, uint64_t epoch) const;
+    std::string who_is(const link &one) const;
+    void leave_behind();
     void say();
 
     node_plan plan_;
@@ -123,8 +130,10 @@ private:
     struct page_leaving {
         uint32_t page;
         uint64_t epoch;  // from which on it is not this node's
+        uint64_t since_ns;
     };
     std::vector<page_leaving> leaving_;
+    const uint64_t behind_ns_;
     uint64_t version_ = 0, said_ns_ = 0;  // of the board that was seen
     member_record measured_;              // now and then, as others are told of each change
     uint64_t measured_ns_ = 0;

@@ -236,6 +236,62 @@ TEST_CASE(
     CHECK(to.node().moving().figures().own == 0);
 }
 
+TEST_CASE("a caller that says no newer epoch is named, waited for so long, and told why") {
+    node_bench on("olmoe");
+    const node_plan plan = plan_of(*on.of, 2, std::vector<std::vector<uint32_t>>(on.pages(), {0}));
+    plan_board board;
+    loop_hub hub;
+    loop_wire near(hub), far(hub);
+    thread_pool pool(1);
+    peer_node keeps({.over = &near,
+                     .plan = &plan,
+                     .own = {0, 1000, "test"},
+                     .of = on.of,
+                     .pool = &pool,
+                     .board = &board,
+                     .behind_ns = 300'000'000});
+    REQUIRE(keeps.listen(plan.servers[0].addresses.front()).ok());
+    peer_node silent(
+        {.over = &far, .plan = &plan, .own = {no_server, 5, "test"}, .of = on.of, .pool = &pool});
+    silent.dial();
+    for (int tries = 0; tries < 20000 && !silent.connections().to(0); ++tries) {
+        keeps.turn(0);
+        silent.turn(1'000'000);
+    }
+    REQUIRE(silent.connections().to(0));
+    CHECK(keeps.waited_for().empty());
+
+    plan_record next = record_of(plan);
+    next.epoch = 2;
+    next.holders[3] = {1};
+    REQUIRE(board.post(next));
+    const uint64_t begun_ns = steady_ns();
+    keeps.turn(0);
+    CHECK(keeps.leaving() == 1);
+    REQUIRE(keeps.waited_for().size() == 1);
+    CHECK(keeps.waited_for().front().starts_with("a caller that is no server at "));
+    while (keeps.leaving() != 0 && steady_ns() - begun_ns < 20'000'000'000) keeps.turn(1'000'000);
+    CHECK(keeps.leaving() == 0);
+    CHECK(steady_ns() - begun_ns >= 300'000'000);
+    CHECK_FALSE(keeps.experts().has(3));
+    CHECK(keeps.connections().figures().refused[static_cast<size_t>(refusal_reason::epoch)] == 1);
+    // It is told why, may come again, and is not waited for any more.
+    std::string why;
+    for (int tries = 0; tries < 20000 && why.empty(); ++tries) {
+        keeps.turn(0);
+        silent.turn(100'000);
+        why = silent.connections().trouble(0);
+    }
+    CHECK(why.find("epoch 1 is the latest that the caller said, 2 this node's") !=
+          std::string::npos);
+    for (int tries = 0; tries < 20000 && !silent.connections().to(0); ++tries) {
+        keeps.turn(0);
+        silent.turn(1'000'000);
+    }
+    CHECK(silent.connections().to(0));
+    CHECK(keeps.waited_for().empty());
+}
+
 TEST_CASE("sources that are silent, lie or are gone: another one, then the own directory") {
     node_bench on("mixtral");
     const auto swallow = [](said &what) {
