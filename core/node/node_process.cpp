@@ -51,7 +51,7 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
             return success();
         });
     if (!listening) return listening.failure();
-    if (const core::status joined = made->join(config, policies, setup); !joined)
+    if (const core::status joined = made->join(config, policies, setup, must_listen); !joined)
         return joined.failure();
     // Whoever asks before the loop runs is told of the plan that the registry had.
     made->status_.note(*made->node_, nullptr, true);
@@ -70,11 +70,11 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
 
 // Who can be called takes part; a home beside the node of its server follows the plan alone.
 status node_process::join(const run_config &config, const registry &policies,
-                          const node_setup &setup) {
+                          const node_setup &setup, bool must_listen) {
     if (config.registry.place.empty()) return success();
-    auto at = open_registry(config.registry);
-    if (!at) return at.failure();
     const bool member = !address_.empty();
+    auto at = open_registry(config.registry, must_listen);
+    if (!at) return at.failure();
     if (!member) node_->is_beside_its_node();
     registrar_ = std::make_unique<registrar>(
         registrar::parts{.at = std::move(*at),

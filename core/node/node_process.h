@@ -39,7 +39,8 @@ private:
     core::status watch_others(const run_config &config, const registry &policies,
                               const node_setup &setup);
     node_spans spans_of(const node_plan &plan);
-    core::status join(const run_config &config, const registry &policies, const node_setup &setup);
+    core::status join(const run_config &config, const registry &policies, const node_setup &setup,
+                      bool must_listen);
     // In the order of construction.
     std::unique_ptr<thread_pool> pool_;
     std::unique_ptr<wire> wire_;

@@ -19,6 +19,7 @@
 #include "core/base/safetensors.h"
 #include "core/base/steady_time.h"
 #include "core/base/text.h"
+#include "core/base/visible.h"
 
 namespace moorage::core {
 
@@ -116,7 +117,14 @@ private:
 
 }  // namespace
 
-result<std::unique_ptr<cluster_registry>> file_registry::open(const files::path &directory) {
+result<std::unique_ptr<cluster_registry>> file_registry::open(const files::path &directory,
+                                                              bool make) {
+    std::error_code wrong;
+    if (!make && !directory.empty() && !files::is_directory(directory, wrong))
+        return error{format("[registry] directory: {} is not there; the nodes make it, start one, "
+                            "or name the one that they have",
+                            directory.string()),
+                     true};
     if (!directory.empty())
         if (const status made = make_folders(directory); !made) return made.failure();
     std::unique_ptr<file_registry> made(new file_registry(directory));
@@ -129,7 +137,7 @@ std::string file_registry::where() const {
     return directory_.empty() ? "the cluster's file" : directory_.string();
 }
 
-result<registry_state> file_registry::look() const {
+result<registry_state> file_registry::look() {
     registry_state seen;
     std::error_code wrong;
     if (!files::is_directory(directory_, wrong))
@@ -145,9 +153,12 @@ result<registry_state> file_registry::look() const {
         seen.damaged = format(
             "registry: {} is damaged: {} in place of an epoch above 0, a line's end and at most {} "
             "bytes",
-            (directory_ / "plan").string(), shown(plan->substr(0, plan->find('\n'))),
+            (directory_ / "plan").string(), visible(shown(plan->substr(0, plan->find('\n')))),
             text_bytes_max);
-    if (seen.epoch == 0) seen.epoch = state_.epoch, seen.plan = state_.plan;
+    written_ = seen.damaged.empty() ? seen.epoch : state_.epoch;
+    // Nor, to a member, is what somebody put there who knew less.
+    if (seen.epoch == 0 || (!name_.empty() && seen.epoch < state_.epoch))
+        seen.epoch = state_.epoch, seen.plan = state_.plan;
     return seen;
 }
 
@@ -156,7 +167,12 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
     for (;;) {
         if (!directory_.empty()) {
             auto seen = look();
-            if (!seen) return seen.failure();
+            if (!seen) {
+                // Found the next time, and filled again.
+                if (!name_.empty())
+                    if (const status made = make_folders(directory_); !made) return made.failure();
+                return seen.failure();
+            }
             if (const status kept = keep(); !kept) return kept.failure();
             if (!(*seen == state_)) {
                 if (!seen->damaged.empty() && seen->damaged != state_.damaged)
@@ -174,6 +190,8 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
 status file_registry::keep() {
     if (lead_ >= 0 && !is_at(lead_, directory_ / "leader.alive")) ::close(std::exchange(lead_, -1));
     if (name_.empty()) return success();
+    if (written_ < state_.epoch)
+        if (const status kept = keep_plan(); !kept) return kept;
     const files::path at = directory_ / "members" / name_;
     std::error_code wrong;
     const bool locked_here = is_at(alive_, at.string() + ".alive");
@@ -181,6 +199,26 @@ status file_registry::keep() {
     if (const status made = make_folders(directory_); !made) return made;
     if (!locked_here && alive_ >= 0) ::close(std::exchange(alive_, -1));
     return announce(std::string(name_), std::string(text_));
+}
+
+// Of several that do so the one with the highest epoch stays.
+status file_registry::keep_plan() {
+    const writing alone(directory_);
+    if (!alone.ok()) return failed(directory_ / "writing", "cannot be locked");
+    uint64_t there = 0;
+    std::string ignored;
+    if (const auto plan = read(directory_ / "plan"))
+        if (!split_epoch(*plan, there, ignored)) return success();  // damaged: the leader's
+    if (there < state_.epoch) {
+        log_warning(format(
+            "registry: {} has {} of the plan; epoch {}, which is in force, is "
+            "written there again",
+            directory_.string(), there == 0 ? "none" : format("epoch {}", there), state_.epoch));
+        const status done = write(directory_ / "plan", with_epoch(state_.epoch, state_.plan));
+        if (!done) return done;
+    }
+    written_ = std::max(there, state_.epoch);
+    return success();
 }
 
 status file_registry::announce(const std::string &name, const std::string &text) {
@@ -241,7 +279,7 @@ result<bool> file_registry::put_plan(uint64_t before, uint64_t epoch, const std:
     if (there != before) return false;
     if (const status done = write(directory_ / "plan", with_epoch(epoch, text)); !done)
         return done.failure();
-    state_.epoch = epoch;
+    state_.epoch = written_ = epoch;
     state_.plan = text;
     return true;
 }

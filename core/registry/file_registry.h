@@ -22,8 +22,10 @@ class file_registry final : public cluster_registry {
 public:
     static constexpr uint64_t look_ns = 50'000'000;
 
-    // Makes the directory where it is not there. Empty: no registry.
-    static result<std::unique_ptr<cluster_registry>> open(const std::filesystem::path &directory);
+    // Makes the directory where it is not there, if `make`; else that is an error. Empty: no
+    // registry.
+    static result<std::unique_ptr<cluster_registry>> open(const std::filesystem::path &directory,
+                                                          bool make = true);
     ~file_registry() override;
 
     result<bool> turn(uint64_t wait_ns) override;
@@ -37,12 +39,15 @@ public:
 
 private:
     explicit file_registry(std::filesystem::path directory) : directory_(std::move(directory)) {}
-    result<registry_state> look() const;
-    // Whoever removed the directory removed what is locked: this one says itself again.
+    result<registry_state> look();
+    // Whoever removed the directory removed what is locked: this one says itself again, and the
+    // plan in force, which those who come later are to go by.
     status keep();
+    status keep_plan();
 
     const std::filesystem::path directory_;
     std::string name_, text_;     // of this member; empty: it does not take part
+    uint64_t written_ = 0;        // epoch of the plan that is there; 0: there is none
     int alive_ = -1, lead_ = -1;  // files that are locked; -1: not
 };
 

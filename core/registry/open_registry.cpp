@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config) {
+result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config, bool make) {
     if (!config.endpoints.empty()) {
         auto made = std::make_unique<etcd_registry>(
             config.endpoints, config.prefix,
@@ -14,7 +14,7 @@ result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &c
         if (!made->ready()) return made->ready().failure();
         return std::unique_ptr<cluster_registry>(std::move(made));
     }
-    return file_registry::open(config.directory);
+    return file_registry::open(config.directory, make);
 }
 
 }  // namespace moorage::core

@@ -8,7 +8,9 @@
 
 namespace moorage::core {
 
-// A file registry without a directory where [registry] is not given. etcd is not asked yet.
-result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config);
+// A file registry without a directory where [registry] is not given. etcd is not asked yet. A
+// directory that is not there is made for nodes (`make`); for who only asks them it is an error.
+result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config,
+                                                        bool make = true);
 
 }  // namespace moorage::core

@@ -255,6 +255,45 @@ TEST_CASE("a directory: what is removed while members live comes back with them"
     CHECK(lost.failure().text.find("takes part already") != std::string::npos);
 }
 
+TEST_CASE("a directory: members write the plan in force again; who only asks makes nothing") {
+    set_log_level(log_level::off);
+    const toy::folder at;
+    const auto asked = file_registry::open(at.path() / "registry", /*make=*/false);
+    REQUIRE_FALSE(asked.ok());
+    CHECK(asked.failure().usage);
+    CHECK(asked.failure().text.find("registry is not there; ") != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(at / "registry"));
+
+    const opened first = in_directory(at)(), second = in_directory(at)();
+    REQUIRE(first->announce("one", "here").ok());
+    REQUIRE(second->announce("two", "there").ok());
+    REQUIRE(*first->lead());
+    REQUIRE(*first->put_plan(0, 9, "nine"));
+    REQUIRE(second->turn(0).ok());
+    REQUIRE(*first->put_plan(9, 10, "ten"));
+    // The directory goes, the members make it again with what they know: the highest epoch.
+    std::filesystem::remove_all(at / "registry");
+    CHECK_FALSE(second->turn(0).ok());
+    REQUIRE(second->turn(0).ok());
+    const auto there = [&] {
+        auto newcomer = file_registry::open(at.path() / "registry", /*make=*/false);
+        REQUIRE(newcomer.ok());
+        REQUIRE((*newcomer)->turn(0).ok());
+        return std::pair((*newcomer)->state().epoch, (*newcomer)->state().plan);
+    };
+    CHECK(there() == std::pair(uint64_t{9}, std::string("nine")));
+    REQUIRE(first->turn(0).ok());
+    CHECK(first->state().epoch == 10);
+    CHECK(there() == std::pair(uint64_t{10}, std::string("ten")));
+    REQUIRE(second->turn(0).ok());
+    CHECK(second->state().plan == "ten");
+    // The plan's file alone.
+    std::filesystem::remove(at / "registry/plan");
+    REQUIRE(second->turn(0).ok());
+    CHECK(there() == std::pair(uint64_t{10}, std::string("ten")));
+    CHECK(first->turn(0).ok());
+}
+
 TEST_CASE("no registry: nothing is ever there, and notes are refused with what to do") {
     auto none = file_registry::open("");
     REQUIRE(none.ok());

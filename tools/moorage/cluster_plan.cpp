@@ -41,7 +41,7 @@ public:
         auto setup = set_up_node(config_, config_.cluster->servers.front().name, shared_);
         if (!setup) return setup.failure();
         setup_ = std::make_unique<node_setup>(std::move(*setup));
-        auto at = open_registry(config_.registry);
+        auto at = open_registry(config_.registry, /*make=*/false);
         if (!at) return at.failure();
         registry_ = std::move(*at);
         return look();
