@@ -102,7 +102,10 @@ void links::handle(const moorage_wire_event &event) {
             }
             return;
         case MOORAGE_WIRE_WRITABLE:
-            if (link *const one = find(event.connection)) flush(*one);
+            if (link *const one = find(event.connection)) {
+                flush(*one);
+                read_on(*one);
+            }
             return;
         case MOORAGE_WIRE_CLOSED:
             return closed(event);
@@ -142,8 +145,23 @@ void links::say_hello(link &to, message_kind kind) {
 
 void links::took(const moorage_wire_event &event) {
     link *const from = find(event.connection);
+    if (from && !from->dialed && from->stands == link::stand::ready &&
+        (!from->unread.empty() || from->waiting_bytes > waiting_bytes_max)) {
+        from->unread.push_back(event);
+        return;
+    }
     if (!from || from->stands == link::stand::closing || !take(*from, event))
         wire_.release(event.message);
+}
+
+// What was not released is read when the other has taken its answers; the wire tells of that, as it
+// was full.
+void links::read_on(link &from) {
+    while (!from.unread.empty() && from.waiting_bytes <= waiting_bytes_max) {
+        const moorage_wire_event next = from.unread.front();
+        from.unread.pop_front();
+        if (from.stands == link::stand::closing || !take(from, next)) wire_.release(next.message);
+    }
 }
 
 // Whether somebody keeps the message.
@@ -226,6 +244,9 @@ void links::greeted(link &from, const frame &of) {
         return refuse(from, refusal_reason::unexpected, "a connection begins with a greeting");
     if (const objection bad = read(of.body, theirs); bad.why != refusal_reason::none)
         return refuse(from, bad.why, bad.text);
+    if (theirs.sizes.rows_max == 0)
+        return refuse(from, refusal_reason::size,
+                      "the longest call that the other takes has 0 rows; it is to be 1 at least");
     std::string text;
     if (const refusal_reason why = differs(theirs, of.header.epoch, text);
         why != refusal_reason::none)
@@ -405,6 +426,7 @@ void links::closed(const moorage_wire_event &event) {
     if (at == links_.end()) return;
     const std::unique_ptr<link> one = std::move(at->second);
     links_.erase(at);
+    for (const moorage_wire_event &never : one->unread) wire_.release(never.message);
     std::erase_if(lent_,
                   [&](const auto &lent) { return lent.second.connection == one->connection; });
     if (one->dialed) {

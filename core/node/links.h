@@ -5,8 +5,8 @@
 // (docs/protocol.md); until then, and when it breaks a rule, nobody hears of it. What a server
 // refuses or does not answer is tried again after a while that doubles, spread by chance.
 //
-// One thread drives it. Bounds: links_max connections, waiting_bytes_max of messages that a peer
-// does not take, beyond which it is dropped.
+// One thread drives it. Bounds: who connected and has not taken waiting_bytes_max of its answers is
+// not read any further until it has, so that the wire and in the end the other stop, too.
 #pragma once
 
 #include <array>
@@ -54,6 +54,7 @@ struct link {
     std::string identity;               // ... and this is who
     std::deque<message_bytes> waiting;  // that the wire did not take yet
     uint64_t waiting_bytes = 0;
+    std::deque<moorage_wire_event> unread;  // messages that wait until that is less
     uint64_t sent_bytes = 0, received_bytes = 0;
 };
 
@@ -79,6 +80,7 @@ struct link_figures {
 class links {
 public:
     static constexpr uint64_t greeting_ns = 2'000'000'000;
+    static constexpr uint64_t waiting_bytes_max = 16 << 20;
     static constexpr uint64_t retry_ns_min = 50'000'000, retry_ns_max = 5'000'000'000;
 
     // All borrowed.
@@ -155,6 +157,7 @@ private:
     void closed(const moorage_wire_event &event);
     void lose(link &who, bool at_once);
     void flush(link &to);
+    void read_on(link &from);
     bool give(link &to, message_bytes &&whole);
 
     wire &wire_;
