@@ -131,12 +131,17 @@ void holder::give_weights(link &from, const frame &of) {
         return links_.refuse(from, bad.why, bad.text);
     const uint32_t page = range.layer * plan_.sizes.experts + range.expert;
     const uint64_t image_bytes = experts_.image_bytes(page);
-    if (!experts_.has(page) || range.offset + range.bytes > image_bytes)
+    if (!experts_.has(page) || range.offset + range.bytes > image_bytes) {
+        const std::string text = experts_.has(page)
+                                     ? format("bytes {} to {} of an expert of {} bytes",
+                                              range.offset, range.offset + range.bytes, image_bytes)
+                                     : "the expert is not in memory here";
         return fail(from, of.header.id,
                     {.why = refusal_reason::lacks,
                      .layer = range.layer,
                      .expert = range.expert,
-                     .text = "there are no such bytes here"});
+                     .text = text});
+    }
     std::vector<std::byte> bytes;
     experts_.copy(page, range.offset, range.bytes, bytes);
     message_bytes written = links_.take_memory();

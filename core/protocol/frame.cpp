@@ -81,7 +81,10 @@ objection read_frame(std::span<const std::byte> message, frame &out) {
         return {refusal_reason::checksum, "the header of a message was changed on its way"};
     if (read.version != protocol_version)
         return {refusal_reason::version, version_text(read.version, protocol_version)};
-    if (!is_known(kind) || zero != 0)
+    if (zero != 0)
+        return {refusal_reason::unexpected,
+                format("a header says {} in its bytes 56 to 59, which are to be 0", zero)};
+    if (!is_known(kind))
         return {refusal_reason::unexpected,
                 format("a message of kind {}; 1 to {}, 24 and 25 are known", kind, message_kinds)};
     read.kind = static_cast<message_kind>(kind);

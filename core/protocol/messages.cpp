@@ -43,7 +43,10 @@ objection check(const weights_range &of, const peer_sizes &sizes) {
         return wrong(refusal_reason::shape,
                      format("weights of expert {} of layer {}; there are {} of {} layers",
                             of.expert, of.layer, sizes.experts, sizes.layers));
-    if (of.bytes == 0 || of.bytes > weights_bytes_max || of.offset > UINT64_MAX - of.bytes)
+    if (of.offset > UINT64_MAX - weights_bytes_max)
+        return wrong(refusal_reason::size,
+                     format("a range of weights from byte {}, beyond the end of any", of.offset));
+    if (of.bytes == 0 || of.bytes > weights_bytes_max)
         return wrong(refusal_reason::size, format("a range of {} bytes of weights; 1 to {} may be "
                                                   "asked for at one time",
                                                   of.bytes, weights_bytes_max));
