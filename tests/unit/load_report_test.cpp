@@ -132,6 +132,11 @@ TEST_CASE("what a load does not measure is null, and its experts add up") {
     const std::string text = to_text(report);
     CHECK(text.find("experts that tokens choose") != std::string::npos);
     CHECK(text.find("each once") == std::string::npos);
+    // A home that nobody counted for has no share, rather than all of it.
+    const run_report unknown =
+        report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {answered(0, 1, 1, 1)}, load_seen{});
+    CHECK(to_json(unknown)["cluster"]["homes"][0]["local_ratio"].is_null());
+    CHECK(to_json(report)["cluster"]["homes"][0]["local_ratio"] == 0.75);
 }
 
 TEST_CASE("where nothing was answered there are no times") {
