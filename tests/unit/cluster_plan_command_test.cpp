@@ -198,6 +198,13 @@ TEST_CASE("without a registry the plan is shown, and what would change it says w
         CHECK(refused.code == 2);
         CHECK(refused.says("give [registry] directory"));
     }
+    const ended nowhere = run_line(
+        "cluster plan " + all.file + " --set registry.directory=" + all.at.file("registry"),
+        all.at.file("errors"));
+    CHECK(nowhere.code == 2);
+    CHECK(nowhere.says("registry is not there; the nodes make it"));
+    CHECK_FALSE(std::filesystem::exists(all.at.file("registry")));
+    std::filesystem::create_directories(all.at.file("registry"));
     const ended unknown = run_line(
         "cluster drain " + all.file + " too --set registry.directory=" + all.at.file("registry"),
         all.at.file("errors"));
