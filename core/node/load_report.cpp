@@ -65,7 +65,7 @@ public:
             report_.requests += sums.requests;
             report_.tokens += sums.tokens;
             out.homes.push_back({plan_.servers[home].name, sums.requests, sums.tokens,
-                                 sums.latency_ns.summary(), sums.ttft_ns.summary(), 1,
+                                 sums.latency_ns.summary(), sums.ttft_ns.summary(), 1, {},
                                  /*local_known=*/false});
         }
         if (end_ns_ != 0)

@@ -21,8 +21,8 @@ struct cluster_report {
         summary_ms latency_ms;                // arrival to last output token
         summary_ms ttft_ms;                   // arrival to first output token
         double local_ratio = 1;               // of expert activations, on the home's own server
-        bool local_known = true;              // false: nobody counted them
         std::array<time_causes, 2> causes{};  // [prefill, decode] of its pipelines
+        bool local_known = true;              // false: nobody counted local_ratio
     };
     struct device {
         std::string name;
