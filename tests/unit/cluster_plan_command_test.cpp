@@ -170,6 +170,7 @@ TEST_CASE("a plan's file that is damaged is told, and a drain that was none is n
         return run_line("cluster " + what + " --set registry.directory=" + registry,
                         all.at.file("errors"));
     };
+    std::filesystem::create_directories(registry);
     CHECK(cluster("drain " + all.file + " one --undo").out ==
           "one was not drained, so nothing changes\n");
     std::filesystem::create_directories(registry + "/notes");
