@@ -33,16 +33,8 @@ double hit_rate_of(const comparison_row &row) {
     return mean_or(row, "experts.hit_rate", row.report.experts.hit_rate());
 }
 
-std::string change_cell(const comparison_row &row) {
-    const text_report &text = row.report.text;
-    if (!text.own_nll) return "-";
-    return perplexity_change(mean_or(row, "text.nll_change", text.nll_change()));
-}
-
 std::string substituted_cell(const comparison_row &row) {
-    const routing_counts &routing = row.report.routing;
-    const double share = substituted_share(routing, row.report.experts.substituted);
-    return routing.choices == 0 ? "-" : fine_percent(mean_or(row, "shares.substituted", share), 1);
+    return row.report.routing.choices == 0 ? "-" : fine_percent(substituted_share(row), 1);
 }
 
 // A column of a figure by its path; nothing where every row's is null or 0.
@@ -106,7 +98,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
         perplexity.cells.push_back(
             scored ? format("{:.3f}", mean_or(row, "text.perplexity", report.text.perplexity()))
                    : "-");
-        change.cells.push_back(change_cell(row));
+        change.cells.push_back(perplexity_change(row));
         any_share |= view.share[i] > 0;
     }
     speed.cells = aligned(speeds);

@@ -82,12 +82,23 @@ std::string versions_text(const run_report &report) {
     return format("{}", fmt::join(said, ", "));
 }
 
-std::string perplexity_change(double nll_change) {
+static std::string perplexity_change(double nll_change) {
     return with_sign(100 * std::expm1(nll_change) + 0.0, 2) + " %";
 }
 
 std::string perplexity_change(const text_report &text) {
     return text.own_nll ? perplexity_change(text.nll_change()) : "-";
+}
+
+double substituted_share(const comparison_row &row) {
+    return mean_or(row, "shares.substituted",
+                   substituted_share(row.report.routing, row.report.experts.substituted));
+}
+
+std::string perplexity_change(const comparison_row &row) {
+    const text_report &text = row.report.text;
+    return text.own_nll ? perplexity_change(mean_or(row, "text.nll_change", text.nll_change()))
+                        : "-";
 }
 
 bool any_lossy(const comparison &compared) {
@@ -96,11 +107,7 @@ bool any_lossy(const comparison &compared) {
 }
 
 std::string lossy_sentence(const comparison &compared, const comparison_view &view) {
-    const auto share = [&](size_t i) {
-        const comparison_row &row = compared.rows[i];
-        return mean_or(row, "shares.substituted",
-                       substituted_share(row.report.routing, row.report.experts.substituted));
-    };
+    const auto share = [&](size_t i) { return substituted_share(compared.rows[i]); };
     size_t count = 0, most = 0;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         if (!compared.rows[i].report.lossy) continue;
@@ -108,8 +115,7 @@ std::string lossy_sentence(const comparison &compared, const comparison_view &vi
     }
     if (count == 0) return "";
     const comparison_row &row = compared.rows[most];
-    const run_report &report = row.report;
-    const routing_counts &routing = report.routing;
+    const routing_counts &routing = row.report.routing;
     const double unchanged =
         routing.rows == 0 ? 0 : double(routing.rows_unchanged) / double(routing.rows);
     std::string text = format(
@@ -117,11 +123,9 @@ std::string lossy_sentence(const comparison &compared, const comparison_view &vi
         "{} of the choices substituted, {} of the rows unchanged",
         count, compared.rows.size(), view.labels[most], view.slots[most],
         fine_percent(share(most), 1),
-        fine_percent(mean_or(row, "routing.rows_agreement", unchanged), 1));
-    if (report.text.own_nll)
-        text += format(
-            ", perplexity {} against the model's own routing",
-            perplexity_change(mean_or(row, "text.nll_change", report.text.nll_change())));
+        fine_percent(mean_or(row, "routing.rows_agreement", unchanged), routing.rows == 0 ? 0 : 1));
+    if (row.report.text.own_nll)
+        text += format(", perplexity {} against the model's own routing", perplexity_change(row));
     return text;
 }
 

@@ -33,7 +33,10 @@ std::string versions_text(const run_report &report);
 
 // "+1.14 %": perplexity against that of the model's own routing; "-" where it is not known.
 std::string perplexity_change(const text_report &text);
-std::string perplexity_change(double nll_change);
+
+// The same of a row: the means of its repeats, where it has some.
+double substituted_share(const comparison_row &row);
+std::string perplexity_change(const comparison_row &row);
 
 bool any_lossy(const comparison &compared);
 // What the rows that change the routing change; "" where none does.

@@ -77,7 +77,7 @@ std::string meanwhile(const run_report &report) {
     };
     if (report.devices.empty()) {
         add(gpu ? "the link is busy" : "copies take", report.time.transfer);
-    } else {  // each GPU has one
+    } else if (report.time.transfer > 0) {  // each GPU has one
         std::vector<std::string> shares;
         for (const device_report &one : report.devices)
             shares.push_back(percent(one.transfer_ms, report.total_ms));

@@ -57,6 +57,7 @@ const choice = (label, options, then) => {
   box.addEventListener('change', () => then(+box.value));
   return el('label', {}, label, box);
 };
+const counted = (n, what) => said('count', n) + ' ' + what + (n === 1 ? '' : 's');
 const distinct = values => [...new Set(values)];
 
 // columns: [{heading, of(row) -> text or element, title, key, text}]: text wraps; same(a, b): rows of one
@@ -490,7 +491,7 @@ kinds.comparison = d => {
   if (!rows.length) return;
   const r = rows[0];
   facts([['trace', d.trace], ['model', d.shape],
-    ['work', `${said('count', r.tokens)} token${r.tokens === 1 ? '' : 's'} of ${said('count', r.requests)} request${r.requests === 1 ? '' : 's'}`],
+    ['work', `${counted(r.tokens, 'token')} of ${counted(r.requests, 'request')}`],
     ['executor', r.executor + (r.virtual_time ? ', virtual time' : '') + ', seed ' + r.seed],
     ['hardware', distinct(rows.map(x => x.profile)).join(', ')]]);
   cluster_chapters(clusters);
