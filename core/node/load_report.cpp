@@ -65,8 +65,8 @@ public:
             report_.requests += sums.requests;
             report_.tokens += sums.tokens;
             out.homes.push_back({plan_.servers[home].name, sums.requests, sums.tokens,
-                                 sums.latency_ns.summary(), sums.ttft_ns.summary(), 1, {},
-                                 /*local_known=*/false});
+                                 sums.latency_ns.summary(), sums.ttft_ns.summary(),
+                                 /*local_ratio=*/{}});
         }
         if (end_ns_ != 0)
             report_.tokens_per_s = static_cast<double>(report_.tokens) / out.duration_s;
@@ -97,11 +97,9 @@ void add_home(const node_plan &plan, uint32_t server, const node_counts &before,
     activations += all;
     elsewhere += away;
     for (cluster_report::home &home : out.homes)
-        if (home.name == plan.servers[server].name) {
-            home.local_known = true;
-            if (all != 0)
-                home.local_ratio = 1 - static_cast<double>(away) / static_cast<double>(all);
-        }
+        if (home.name == plan.servers[server].name)
+            home.local_ratio =
+                all == 0 ? 1 : 1 - static_cast<double>(away) / static_cast<double>(all);
     for (uint32_t other = 0; other < plan.servers.size(); ++other) {
         const auto add = [&](uint32_t from, uint32_t to, uint64_t bytes) {
             if (bytes == 0) return;

@@ -58,7 +58,7 @@ std::string to_text(const cluster_report &report) {
                        padded_left(time_text(one.latency_ms.mean), 12),
                        padded_left(time_text(one.latency_ms.p99), 12),
                        padded_left(time_text(one.ttft_ms.mean), 12),
-                       padded_left(one.local_known ? percent(one.local_ratio, 1) : "-", 10));
+                       padded_left(one.local_ratio ? percent(*one.local_ratio, 1) : "-", 10));
     }
     if (shown < report.homes.size())
         text += format("  ... and {} more (--json has all)\n", report.homes.size() - shown);

@@ -173,7 +173,7 @@ constexpr figure_row<cluster_report::home> home_rows[] = {
     {{"ttft_ms", ms, smaller, "TTFT", "from arrival to first output token"},
      [](in_home of) { return of.requests == 0 ? json() : to_json(of.ttft_ms); }},
     {{"local_ratio", share, larger, "local", "expert calls that its own server takes"},
-     [](in_home of) { return of.local_known ? json(stable(of.local_ratio)) : json(); }},
+     [](in_home of) { return of.local_ratio ? json(stable(*of.local_ratio)) : json(); }},
     {{"causes", parts, neither, "causes", "what the time of its pipelines went to",
       "where requests arose"},
      [](in_home of) { return causes_json(of.causes); },

@@ -38,8 +38,8 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), text_rep
 }
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report::home> {
-    auto &[name, requests, tokens, latency_ms, ttft_ms, local_ratio, causes, local_known] = of;
-    each(name, requests, tokens, latency_ms, ttft_ms, local_ratio, causes, local_known);
+    auto &[name, requests, tokens, latency_ms, ttft_ms, local_ratio, causes] = of;
+    each(name, requests, tokens, latency_ms, ttft_ms, local_ratio, causes);
 }
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report::device> {

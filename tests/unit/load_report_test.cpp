@@ -101,7 +101,7 @@ TEST_CASE("what nodes count is the difference of two looks") {
     CHECK(report.experts.requested == 200);
     CHECK(report.experts.hits == 150);
     CHECK(report.cluster->local_ratio == doctest::Approx(0.75));
-    CHECK(report.cluster->homes.front().local_ratio == doctest::Approx(0.75));
+    CHECK(report.cluster->homes.front().local_ratio.value() == doctest::Approx(0.75));
     REQUIRE(report.cluster->links.size() == 2);
     CHECK(report.cluster->links[0].from == "one");
     CHECK(report.cluster->links[0].activation_bytes == 600);
