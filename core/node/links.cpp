@@ -145,19 +145,19 @@ void links::say_hello(link &to, message_kind kind) {
 
 void links::took(const moorage_wire_event &event) {
     link *const from = find(event.connection);
-    if (from && !from->dialed && from->stands == link::stand::ready &&
-        (!from->unread.empty() || from->waiting_bytes > waiting_bytes_max)) {
-        from->unread.push_back(event);
-        return;
-    }
-    if (!from || from->stands == link::stand::closing || !take(*from, event))
-        wire_.release(event.message);
+    if (!from) return wire_.release(event.message);
+    from->unread.push_back(event);
+    read_on(*from);
 }
 
-// What was not released is read when the other has taken its answers; the wire tells of that, as it
-// was full.
+// What is not read yet is when the other has taken its answers; the wire tells of that, as it was
+// full.
 void links::read_on(link &from) {
-    while (!from.unread.empty() && from.waiting_bytes <= waiting_bytes_max) {
+    const auto waits = [&] {
+        return !from.dialed && from.stands == link::stand::ready &&
+               from.waiting_bytes > waiting_bytes_max;
+    };
+    while (!from.unread.empty() && !waits()) {
         const moorage_wire_event next = from.unread.front();
         from.unread.pop_front();
         if (from.stands == link::stand::closing || !take(from, next)) wire_.release(next.message);

@@ -6,7 +6,8 @@
 // refuses or does not answer is tried again after a while that doubles, spread by chance.
 //
 // One thread drives it. Bounds: who connected and has not taken waiting_bytes_max of its answers is
-// not read any further until it has, so that the wire and in the end the other stop, too.
+// not read any further until it has, so that the wire and in the end the other stop, too; who has
+// not taken waiting_messages_max of them is dropped.
 #pragma once
 
 #include <array>
