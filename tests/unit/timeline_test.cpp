@@ -395,6 +395,17 @@ TEST_CASE("compressed files hold the same bytes") {
     }
 }
 
+// The run's report, its tokens of the window being shown in the file.
+static run_report shown_in(const scratch_file &file, moorage::test::toy_run &on,
+                           timeline_sink::window tokens = timeline_sink::everything) {
+    const auto to = opened(file);
+    timeline_sink rows(*to, 4, "GPU", "host", tokens);
+    auto done = run(on.config, on.shared, {.rows = &rows});
+    REQUIRE(done.ok());
+    REQUIRE(to->close().ok());
+    return std::move(*done);
+}
+
 TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows") {
     moorage::test::toy_run on;
     std::vector<std::vector<std::vector<uint16_t>>> chosen;
@@ -404,11 +415,7 @@ TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows"
     on.config.experts = 3;
     on.config.cache.plugin = "lru";
     const scratch_file file("run.pftrace");
-    const auto shown = opened(file);
-    timeline_sink rows(*shown, 4);
-    const auto done = run(on.config, on.shared, {.rows = &rows});
-    REQUIRE(done.ok());
-    REQUIRE(shown->close().ok());
+    const run_report done = shown_in(file, on);
     std::map<std::string, size_t> begun;
     std::set<uint64_t> from, to;
     uint64_t computed_ns = 0, caused_ns = 0, open_ns = 0;
@@ -433,33 +440,26 @@ TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows"
     CHECK(begun["GPU/loaded, GB/s"] == 12);
     CHECK(from.size() == 12);
     CHECK(from == to);  // each load is used
-    CHECK(static_cast<double>(caused_ns) / 1e6 == doctest::Approx(done->total_ms));
-    CHECK(static_cast<double>(computed_ns) / 1e6 == doctest::Approx(done->time.compute));
+    CHECK(static_cast<double>(caused_ns) / 1e6 == doctest::Approx(done.total_ms));
+    CHECK(static_cast<double>(computed_ns) / 1e6 == doctest::Approx(done.time.compute));
 
     // In pieces: each with its own bytes, which are together what crossed the link.
     on.config.transport.plugin = "chunked";
     on.config.transport.params = {{"chunk_bytes", int64_t{30'000}, "test"},
                                   {"demand_whole", false, "test"}};
     const scratch_file pieces("pieces.json");
-    const auto cut = opened(pieces);
-    timeline_sink told(*cut, 4);
-    const auto chunked = run(on.config, on.shared, {.rows = &told});
-    REQUIRE(chunked.ok());
-    REQUIRE(cut->close().ok());
+    const run_report chunked = shown_in(pieces, on);
     uint64_t sum_bytes = 0, count = 0;
     const json all = json::parse(bytes_of(pieces.path));
     for (const json &one : all["traceEvents"])
         if (one.contains("args") && one["args"].contains("bytes"))
             sum_bytes += one["args"]["bytes"].get<uint64_t>(), ++count;
     CHECK(count == 12 * 4);
-    CHECK(sum_bytes == chunked->bytes.h2d);
+    CHECK(sum_bytes == chunked.bytes.h2d);
 
     // Only the tokens of a window.
     const scratch_file part("part.pftrace");
-    const auto some = opened(part);
-    timeline_sink few(*some, 4, "GPU", "host", {3, 5});
-    REQUIRE(run(on.config, on.shared, {.rows = &few}).ok());
-    REQUIRE(some->close().ok());
+    shown_in(part, on, {3, 5});
     std::vector<std::string> tokens;
     for (const shown_event &one : checked(bytes_of(part.path)))
         if (one.track == "GPU/tokens" && one.type == 1) tokens.push_back(one.name);
