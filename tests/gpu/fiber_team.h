@@ -119,11 +119,18 @@ public:
             to[row * stride + column] = from[j];
         });
     }
-    void tile_multiply(tile &sums, const uint16_t *rows, const uint16_t *tokens, uint32_t stride) {
+    // Columns of 16 rows, of 16 tokens: as each lane saw them when it read them.
+    struct rows_tile : std::array<float, 256> {};
+    struct tokens_tile : std::array<float, 256> {};
+    template <class Tile, class Place>
+    void tile_load(Tile &to, const uint16_t *from, uint32_t line, uint32_t column, Place &&place) {
+        for (uint32_t i = 0; i < 256; ++i)
+            to[i] = float_of_bf16(from[place(line + i / 16, column + i % 16)]);
+    }
+    void tile_multiply(tile &sums, const rows_tile &rows, const tokens_tile &tokens) {
         for_own([&](uint32_t j, uint32_t row, uint32_t column) {
             for (uint32_t k = 0; k < 16; ++k)
-                sums[j] += float_of_bf16(rows[row * stride + k]) *
-                           float_of_bf16(tokens[column * stride + k]);
+                sums[j] += rows[row * 16 + k] * tokens[column * 16 + k];
         });
     }
 

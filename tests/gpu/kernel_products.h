@@ -224,6 +224,7 @@ void check_products_of(Bench &bench) {
     }
     check_product<type>(bench, 100, columns(72), 70, true);
     check_product<type>(bench, 64, columns(91), 9, true);
+    check_product<type>(bench, 70, columns(608), 9, true);  // several copies of formats of few bits
     // Parts of an expert are whole blocks.
     const uint32_t block = format_of(type).block;
     const uint32_t inner = type == weight_type::int4_ordered ? 192 : block > 32 ? 2 * block : 192;

@@ -3,9 +3,10 @@
 //
 //   CUDA_INJECTION64_PATH=$PWD/libgpu_kernel_times.so gpu_bench --shape qwen15moe --profiled 1
 //
-// Counted are the last tokens of the run, from one embedding to another; kernels of recordings are
-// told one by one. `gap` is the time since the GPU's kernel before ended. Tracing costs each launch
-// a microsecond or two of the host's time.
+// Counted are the last tokens of the run, from one embedding to another, and the longest pass,
+// which is a prompt where there is one; kernels of recordings are told one by one. `gap` is the
+// time since the GPU's kernel before ended. Tracing costs each launch a microsecond or two of the
+// host's time.
 #include <cupti.h>
 #include <cxxabi.h>
 
@@ -107,19 +108,8 @@ void print_rows(const char *title, const std::map<std::pair<std::string, uint32_
                     static_cast<double>(own.gap_ns) / 1e3 / tokens);
 }
 
-void print_all() {
-    (void)cuptiActivityFlushAll(1);
-    const std::lock_guard<std::mutex> held(guard);
-    std::ranges::sort(kernels, {}, &span_of::begin_ns);
-    std::vector<uint64_t> tokens_ns;
-    for (const span_of &one : kernels)
-        if (one.name.starts_with("embed_kernel")) tokens_ns.push_back(one.begin_ns);
-    if (tokens_ns.size() < 2) return;
-    const size_t counted = std::min(tokens_counted, tokens_ns.size() - 1);
-    const uint64_t from = tokens_ns[tokens_ns.size() - 1 - counted], until = tokens_ns.back();
-    const auto tokens = static_cast<double>(counted);
-    std::printf("\n%zu tokens of %.1f us each\n", counted,
-                static_cast<double>(until - from) / 1e3 / tokens);
+// Between two moments, for each of `passes`.
+void print_between(uint64_t from, uint64_t until, double passes) {
     std::map<std::pair<std::string, uint32_t>, sum_of> rows;
     uint64_t before_ns = from;
     const auto add = [&](const span_of &one, bool gaps) {
@@ -131,12 +121,34 @@ void print_all() {
         before_ns = std::max(before_ns, one.end_ns);
     };
     for (const span_of &one : kernels) add(one, true);
-    print_rows("kernel", rows, tokens, true);
+    print_rows("kernel", rows, passes, true);
     for (const auto &[title, list] : {std::pair("copy", &copies), std::pair("call", &calls)}) {
         rows.clear();
         for (const span_of &one : *list) add(one, false);
-        print_rows(title, rows, tokens, false);
+        print_rows(title, rows, passes, false);
     }
+}
+
+void print_all() {
+    (void)cuptiActivityFlushAll(1);
+    const std::lock_guard<std::mutex> held(guard);
+    std::ranges::sort(kernels, {}, &span_of::begin_ns);
+    std::vector<uint64_t> passes_ns;
+    for (const span_of &one : kernels)
+        if (one.name.starts_with("embed_kernel")) passes_ns.push_back(one.begin_ns);
+    if (passes_ns.size() < 2) return;
+    const size_t counted = std::min(tokens_counted, passes_ns.size() - 1);
+    const uint64_t from = passes_ns[passes_ns.size() - 1 - counted], until = passes_ns.back();
+    std::printf("\n%zu tokens of %.1f us each\n", counted,
+                static_cast<double>(until - from) / 1e3 / static_cast<double>(counted));
+    print_between(from, until, static_cast<double>(counted));
+    size_t longest = 0;
+    for (size_t i = 0; i + 1 < passes_ns.size(); ++i)
+        if (passes_ns[i + 1] - passes_ns[i] > passes_ns[longest + 1] - passes_ns[longest])
+            longest = i;
+    std::printf("\nthe longest pass, of %.1f us\n",
+                static_cast<double>(passes_ns[longest + 1] - passes_ns[longest]) / 1e3);
+    print_between(passes_ns[longest], passes_ns[longest + 1], 1);
 }
 
 }  // namespace

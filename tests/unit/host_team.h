@@ -101,12 +101,19 @@ public:
     void tile_store(const tile &from, float *to, uint32_t stride) {
         for (uint32_t i = 0; i < 256; ++i) to[i / 16 * stride + i % 16] = from[i];
     }
+    // Columns of 16 rows, of 16 tokens.
+    struct rows_tile : std::array<float, 256> {};
+    struct tokens_tile : std::array<float, 256> {};
+    template <class Tile, class Place>
+    void tile_load(Tile &to, const uint16_t *from, uint32_t line, uint32_t column, Place &&place) {
+        for (uint32_t i = 0; i < 256; ++i)
+            to[i] = float_of_bf16(from[place(line + i / 16, column + i % 16)]);
+    }
     // sums[r, t] += sum over k of rows[r, k] tokens[t, k]
-    void tile_multiply(tile &sums, const uint16_t *rows, const uint16_t *tokens, uint32_t stride) {
+    void tile_multiply(tile &sums, const rows_tile &rows, const tokens_tile &tokens) {
         for (uint32_t i = 0; i < 256; ++i)
             for (uint32_t k = 0; k < 16; ++k)
-                sums[i] += float_of_bf16(rows[i / 16 * stride + k]) *
-                           float_of_bf16(tokens[i % 16 * stride + k]);
+                sums[i] += rows[i / 16 * 16 + k] * tokens[i % 16 * 16 + k];
     }
 
 private:

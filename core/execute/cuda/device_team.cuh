@@ -1,8 +1,6 @@
 // device_team.cuh - a block of GPU threads, as kernels see it; the twin of the tests' host_team.
 #pragma once
 
-#include <mma.h>
-
 #include "core/execute/gpu/arithmetic/host_device.h"
 
 // A team exists on the GPU alone; its functions are marked for both sides because kernels, which
@@ -115,28 +113,78 @@ public:
         return total;
     }
 
-    using tile = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float>;
+    // 16 x 16 sums, columns of 16 rows and of 16 tokens as the units' instructions have them (PTX
+    // ISA, mma.m16n8k16): of sums, lane / 4 is the row and lane % 4 a pair of columns, in four
+    // quarters.
+    struct tile {
+        float at[8];
+    };
+    struct rows_tile {
+        uint32_t at[4];
+    };
+    struct tokens_tile {
+        uint32_t at[4];
+    };
     MOORAGE_HOST_DEVICE void tile_load(tile &to, const float *from, uint32_t stride) {
-        (void)to, (void)from, (void)stride;
-        MOORAGE_ON_GPU(
-            nvcuda::wmma::load_matrix_sync(to, from, stride, nvcuda::wmma::mem_row_major);)
+        each_pair([&](uint32_t n, uint32_t row, uint32_t column) {
+            to.at[n] = from[row * stride + column];
+            to.at[n + 1] = from[row * stride + column + 1];
+        });
     }
     MOORAGE_HOST_DEVICE void tile_store(const tile &from, float *to, uint32_t stride) {
-        (void)to, (void)from, (void)stride;
-        MOORAGE_ON_GPU(
-            nvcuda::wmma::store_matrix_sync(to, from, stride, nvcuda::wmma::mem_row_major);)
+        each_pair([&](uint32_t n, uint32_t row, uint32_t column) {
+            to[row * stride + column] = from.at[n];
+            to[row * stride + column + 1] = from.at[n + 1];
+        });
+    }
+    // From shared memory: `place` says where a line has a column. Eight columns lie side by side,
+    // at a border of 16 bytes.
+    template <class Place>
+    MOORAGE_HOST_DEVICE void tile_load(rows_tile &to, const uint16_t *from, uint32_t line,
+                                       uint32_t column, Place &&place) {
+        const uint32_t lane = thread() % lanes;
+        load_quarters(to.at, from + place(line + lane % 16, column + lane / 16 * 8));
+    }
+    template <class Place>
+    MOORAGE_HOST_DEVICE void tile_load(tokens_tile &to, const uint16_t *from, uint32_t line,
+                                       uint32_t column, Place &&place) {
+        const uint32_t lane = thread() % lanes;
+        load_quarters(to.at,
+                      from + place(line + lane / 16 * 8 + lane % 8, column + lane / 8 % 2 * 8));
     }
     // sums[r, t] += sum over k of rows[r, k] tokens[t, k]
-    MOORAGE_HOST_DEVICE void tile_multiply(tile &sums_of, const uint16_t *rows,
-                                           const uint16_t *tokens, uint32_t stride) {
-        (void)sums_of, (void)rows, (void)tokens, (void)stride;
-#if defined(__CUDA_ARCH__)
-        using namespace nvcuda::wmma;
-        fragment<matrix_a, 16, 16, 16, __nv_bfloat16, row_major> left;
-        fragment<matrix_b, 16, 16, 16, __nv_bfloat16, col_major> right;
-        load_matrix_sync(left, reinterpret_cast<const __nv_bfloat16 *>(rows), stride);
-        load_matrix_sync(right, reinterpret_cast<const __nv_bfloat16 *>(tokens), stride);
-        mma_sync(sums_of, left, right, sums_of);
+    MOORAGE_HOST_DEVICE void tile_multiply(tile &sums_of, const rows_tile &rows,
+                                           const tokens_tile &tokens) {
+        (void)sums_of, (void)rows, (void)tokens;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        MOORAGE_UNROLL
+        for (uint32_t half = 0; half < 2; ++half) {
+            float *sum = sums_of.at + 4 * half;
+            asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                : "r"(rows.at[0]), "r"(rows.at[1]), "r"(rows.at[2]), "r"(rows.at[3]),
+                  "r"(tokens.at[2 * half]), "r"(tokens.at[2 * half + 1]));
+        }
+#endif
+    }
+
+private:
+    // Two sums of the calling lane that lie side by side, the first `n` of its own.
+    template <class Body>
+    MOORAGE_HOST_DEVICE static void each_pair(Body &&body) {
+        const uint32_t lane = thread() % lanes;
+        MOORAGE_UNROLL
+        for (uint32_t n = 0; n < 8; n += 2)
+            body(n, n / 2 % 2 * 8 + lane / 4, n / 4 * 8 + lane % 4 * 2);
+    }
+    // Four tiles of 8 x 8 values of 16 bits: each lane names a row of one.
+    MOORAGE_HOST_DEVICE static void load_quarters(uint32_t (&to)[4], const uint16_t *row) {
+        (void)to, (void)row;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row))));
 #endif
     }
 };

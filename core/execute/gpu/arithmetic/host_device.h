@@ -102,14 +102,6 @@ MOORAGE_HOST_DEVICE inline uint32_t load_pair(const uint16_t *from) {
     return from[0] | static_cast<uint32_t>(from[1]) << 16;
 #endif
 }
-MOORAGE_HOST_DEVICE inline void store_pair(uint16_t *to, uint32_t pair) {
-#if defined(__CUDA_ARCH__)
-    *reinterpret_cast<uint32_t *>(to) = pair;
-#else
-    to[0] = static_cast<uint16_t>(pair);
-    to[1] = static_cast<uint16_t>(pair >> 16);
-#endif
-}
 MOORAGE_HOST_DEVICE inline void store16(void *to, const words16 &words) {
 #if defined(__CUDA_ARCH__)
     *reinterpret_cast<words16 *>(to) = words;
@@ -129,13 +121,33 @@ MOORAGE_HOST_DEVICE inline uint16_t bf16_of_float(float value) {
     const uint32_t bits = bits_of_float(value);
     return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
+// Two of them, the first in the lower half.
+MOORAGE_HOST_DEVICE inline uint32_t bf16_pair(float first, float second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    uint32_t out;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+    return out;
+#else
+    return bf16_of_float(first) | static_cast<uint32_t>(bf16_of_float(second)) << 16;
+#endif
+}
 // A value as a sum of what matrix units multiply: the nearest such number, and the one nearest to
-// what is left, which is returned.
-MOORAGE_HOST_DEVICE inline float halve(float value, uint16_t &high, uint16_t &low) {
+// what is left.
+MOORAGE_HOST_DEVICE inline void halve(float value, uint16_t &high, uint16_t &low) {
     high = bf16_of_float(value);
-    const float rest = value - float_of_bf16(high);
-    low = bf16_of_float(rest);
-    return rest - float_of_bf16(low);
+    low = bf16_of_float(value - float_of_bf16(high));
+}
+// Eight such numbers; `values` keep what is left.
+MOORAGE_HOST_DEVICE inline words16 take_bf16(float (&values)[8]) {
+    words16 out;
+    MOORAGE_UNROLL
+    for (uint32_t n = 0; n < 4; ++n) {
+        const uint32_t pair = bf16_pair(values[2 * n], values[2 * n + 1]);
+        values[2 * n] -= float_of_bits(pair << 16);
+        values[2 * n + 1] -= float_of_bits(pair & 0xffff0000u);
+        out.word[n] = pair;
+    }
+    return out;
 }
 MOORAGE_HOST_DEVICE inline float float_of_f16(uint16_t bits) {
 #if defined(__CUDA_ARCH__)

@@ -5,6 +5,10 @@
 // Weights that are such numbers (weight_format::unit) have no low part; inputs get a third where
 // the item asks for it. The sums of a segment go on from those of the segment before in the same
 // order, so a split expert gives the same bits.
+//
+// Formats of few bits are copied to shared memory as they lie, some blocks of each row at a time
+// and 16 bytes a lane, and read there: loads of two or four bytes from 64 rows ask more of the
+// first cache than all else together (decision 0046).
 #pragma once
 
 #include "core/execute/gpu/arithmetic/product.h"
@@ -15,21 +19,31 @@ namespace moorage::core::gpu {
 // time; product_item::part is not needed for it.
 template <weight_type type, bool two>
 struct tile_kernel {
-    static constexpr uint32_t threads = 128;
+    static constexpr uint32_t threads = 256;
     static constexpr uint32_t side = 64, depth = 32;
-    static constexpr uint32_t stride = depth + 8;     // 16-bit values; spreads rows over banks
     static constexpr uint32_t out_stride = side + 4;  // floats
     static constexpr weight_format format_of_weights = weight_formats[static_cast<size_t>(type)];
     static constexpr bool split = format_of_weights.unit == unit_form::two;
     static constexpr uint32_t matrices = two ? 2 : 1;
-    static constexpr uint32_t tile_values = side * stride;
+    static constexpr uint32_t tile_values = side * depth;
     // Weights high and low of each matrix, three parts of the inputs; the results take the same
     // place.
-    static constexpr uint32_t input_bytes =
+    static constexpr uint32_t parts_bytes =
         (matrices * (split ? 2 : 1) + 3) * tile_values * sizeof(uint16_t);
+    // Of formats of few bits: what is copied of a row at a time, from the border of 16 bytes before
+    // it to the one behind; rows lie an odd number of 16 bytes apart, which spreads them over
+    // banks. Two such copies: one is read, one under way.
+    static constexpr bool copies = format_of_weights.bytes < 2 * format_of_weights.block;
+    static constexpr uint32_t copied_columns =
+        format_of_weights.block > 64 ? format_of_weights.block : 64;
+    static constexpr uint32_t copied_bytes(uint32_t columns) {
+        return columns * format_of_weights.bytes / format_of_weights.block;
+    }
+    static constexpr uint32_t line_bytes = ((copied_bytes(copied_columns) + 30) / 16 | 1) * 16;
+    static constexpr uint32_t copy_bytes = copies ? matrices * side * line_bytes : 0;
     static constexpr uint32_t output_bytes = matrices * side * out_stride * sizeof(float);
     static constexpr uint32_t shared_bytes =
-        input_bytes > output_bytes ? input_bytes : output_bytes;
+        parts_bytes + 2 * copy_bytes > output_bytes ? parts_bytes + 2 * copy_bytes : output_bytes;
     product_item one;
     const product_item *table = nullptr;
 
@@ -38,36 +52,293 @@ struct tile_kernel {
         const product_item &item = table ? table[team.block_y] : one;
         const uint32_t row = team.block_x * side, token = team.block_z * side;
         if (row >= item.rows || token >= item.count) return;
-        // A warp computes a quarter: 32 rows times 32 tokens, in 2 x 2 tiles of 16.
-        typename Team::template local_of_warp<numbers<typename Team::tile, 4 * matrices>> sums(
+        // A warp computes an eighth: 16 rows times 32 tokens, in two tiles.
+        typename Team::template local_of_warp<numbers<typename Team::tile, 2 * matrices>> sums(
             team);
+        typename Team::template local<lines> from(team);
+        team.each([&](uint32_t thread) { from[thread] = lines_of(thread, item, row, token); });
         start(team, item, row, token, sums);
-        for (uint32_t column = 0; column < item.weights.columns; column += depth) {
-            team.phase([&](uint32_t thread) { load(team, thread, item, row, token, column); });
-            multiply(team, item.exact, sums);
-            team.barrier();
-        }
+        if (is_smooth(item))
+            add_columns<true>(team, item, row, item.count - token, from, sums);
+        else
+            add_columns<false>(team, item, row, item.count - token, from, sums);
         end(team, item, row, token, sums);
     }
 
 private:
+    // ---- where things lie in shared memory
+
     template <class Team>
     MOORAGE_HOST_DEVICE static uint16_t *area(Team &team, uint32_t number) {
         return reinterpret_cast<uint16_t *>(team.shared) + number * tile_values;
     }
     static constexpr uint32_t low_first = matrices;  // areas: highs, lows, then inputs
     static constexpr uint32_t input_first = matrices * (split ? 2 : 1);
-
-    MOORAGE_HOST_DEVICE static uint32_t part_row(uint32_t warp, uint32_t i) {
-        return warp / 2 * 32 + i / 2 * 16;
+    // Eight columns in turn, so that neither those who write two rows nor those who read eight
+    // lines meet in a bank.
+    MOORAGE_HOST_DEVICE static uint32_t place(uint32_t line, uint32_t column) {
+        return line * depth + ((column / 8 ^ line / 2 % 4) * 8 | column % 8);
     }
-    MOORAGE_HOST_DEVICE static uint32_t part_token(uint32_t warp, uint32_t i) {
-        return warp % 2 * 32 + i % 2 * 16;
+    template <class Team>
+    MOORAGE_HOST_DEVICE static std::byte *copy_of(Team &team, uint32_t chunk, uint32_t m,
+                                                  uint32_t line) {
+        return team.shared + parts_bytes + chunk % 2 * copy_bytes + (m * side + line) * line_bytes;
     }
 
-    template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void start(Team &team, const product_item &item, uint32_t row,
-                                   uint32_t token, Local &sums) const {
+    MOORAGE_HOST_DEVICE static uint32_t first_row(uint32_t warp) { return warp / 2 * 16; }
+    MOORAGE_HOST_DEVICE static uint32_t first_token(uint32_t warp, uint32_t t) {
+        return warp % 2 * 32 + t * 16;
+    }
+    // Where a warp's tile i has its first sum: two tiles of the first matrix, two of the second.
+    MOORAGE_HOST_DEVICE static uint32_t sum_at(uint32_t warp, uint32_t i) {
+        return (i / 2 * side + first_row(warp)) * out_stride + first_token(warp, i % 2);
+    }
+
+    // ---- lines
+
+    // A thread's line of each matrix and of the inputs; of those beyond the matrix, the last one,
+    // of which nobody asks for what comes of it.
+    struct lines {
+        stored_row rows[matrices];
+        const float *inputs;
+    };
+    MOORAGE_HOST_DEVICE static uint32_t line_of(uint32_t thread) { return thread / (depth / 8); }
+    MOORAGE_HOST_DEVICE static uint32_t column_of(uint32_t thread) {
+        return thread % (depth / 8) * 8;
+    }
+    MOORAGE_HOST_DEVICE static stored_row row_at(const product_item &item, uint32_t m,
+                                                 uint32_t row) {
+        return row_of<type>(m == 0 ? item.weights : item.second, smaller(row, item.rows - 1));
+    }
+    MOORAGE_HOST_DEVICE static lines lines_of(uint32_t thread, const product_item &item,
+                                              uint32_t row, uint32_t token) {
+        lines of;
+        MOORAGE_UNROLL
+        for (uint32_t m = 0; m < matrices; ++m) of.rows[m] = row_at(item, m, row + line_of(thread));
+        const uint32_t assignment = item.first + smaller(token + line_of(thread), item.count - 1);
+        const uint32_t source = item.gather ? item.gather[assignment] : assignment;
+        of.inputs = item.input + static_cast<uint64_t>(source) * item.input_stride;
+        return of;
+    }
+    // Nothing has to be asked of a line, then: neither where it lies nor whether it ends.
+    MOORAGE_HOST_DEVICE static bool is_smooth(const product_item &item) {
+        const auto fits = [](const matrix &of) {
+            return is_aligned<type>(row_of<type>(of, 0)) && is_aligned<type>(row_of<type>(of, 1));
+        };
+        // Of blocks of single bytes the last may be cut off.
+        constexpr uint32_t block = format_of_weights.block;
+        constexpr uint32_t whole = block == format_of_weights.bytes ? span_columns<type> : block;
+        const uint32_t columns = item.weights.columns;
+        return fits(item.weights) && (!two || fits(item.second)) && columns % depth == 0 &&
+               columns % whole == 0 && item.input_stride % 4 == 0 &&
+               reinterpret_cast<uintptr_t>(item.input) % 16 == 0;
+    }
+
+    // ---- columns
+
+    // What of the next columns is under way while the units multiply these: eight of each line. Not
+    // what is copied.
+    static constexpr bool as_it_is = format_of_weights.unit == unit_form::itself;
+    struct eight {
+        float at[8];
+    };
+    struct taken {
+        std::conditional_t<as_it_is, words16, eight> weights[copies ? 1 : matrices];
+        eight inputs;
+    };
+
+    template <bool smooth, class Team, class From, class Sums>
+    MOORAGE_HOST_DEVICE static void add_columns(Team &team, const product_item &item, uint32_t row,
+                                                uint32_t tokens, From &from, Sums &sums) {
+        const uint32_t columns = item.weights.columns;
+        const bool exact = item.exact;
+        typename Team::template local<taken> next(team);
+        const auto take_next = [&](uint32_t column) {
+            team.each([&](uint32_t thread) {
+                take<smooth>(from[thread], columns, column + column_of(thread), next[thread]);
+            });
+        };
+        take_next(0);
+        if constexpr (smooth && copies) copy(team, item, row, 0);
+        for (uint32_t column = 0; column < columns; column += depth) {
+            if constexpr (smooth && copies) {
+                if (column % copied_columns == 0) {
+                    team.each_warp([&](uint32_t warp) { team.copied(warp); });
+                    team.barrier();
+                    if (column + copied_columns < columns)
+                        copy(team, item, row, column + copied_columns);
+                }
+            }
+            team.phase([&](uint32_t thread) {
+                put<smooth>(team, thread, from[thread], columns, column, exact, next[thread]);
+            });
+            if (column + depth < columns) take_next(column + depth);
+            multiply(team, exact, tokens, sums);
+            team.barrier();
+        }
+    }
+
+    // The columns from `first` on of 64 rows of each matrix.
+    template <class Team>
+    MOORAGE_HOST_DEVICE static void copy(Team &team, const product_item &item, uint32_t row,
+                                         uint32_t first) {
+        constexpr uint32_t in_line = line_bytes / 16;
+        const uint32_t bytes = copied_bytes(smaller(copied_columns, item.weights.columns - first));
+        team.each([&](uint32_t thread) {
+            for (uint32_t i = thread; i < matrices * side * in_line; i += threads) {
+                const uint32_t m = i / (side * in_line), line = i / in_line % side;
+                const std::byte *begin = row_at(item, m, row + line).values + copied_bytes(first);
+                const uint32_t off = reinterpret_cast<uintptr_t>(begin) & 15;
+                const uint32_t at = i % in_line * 16, end = off + bytes;
+                if (at < end)
+                    team.copy16(copy_of(team, first / copied_columns, m, line) + at,
+                                begin - off + at, smaller(16, end - at));
+            }
+        });
+    }
+    // A row where it was copied to, by the columns that it has where it lies.
+    template <class Team>
+    MOORAGE_HOST_DEVICE static near_row copied_row(Team &team, const stored_row &row, uint32_t m,
+                                                   uint32_t line, uint32_t column) {
+        const uint32_t chunk = column / copied_columns;
+        const uint32_t begin = copied_bytes(chunk * copied_columns);
+        const uint32_t off = reinterpret_cast<uintptr_t>(row.values + begin) & 15;
+        return {near_bytes{copy_of(team, chunk, m, line) + off} - begin, row.scales, row.group_of};
+    }
+
+    // Zeros beyond the columns.
+    template <bool smooth>
+    MOORAGE_HOST_DEVICE static void take(const lines &from, uint32_t columns, uint32_t column,
+                                         taken &into) {
+        if constexpr (!copies) MOORAGE_UNROLL
+        for (uint32_t m = 0; m < matrices; ++m)
+            take_weights<smooth>(from.rows[m], columns, column, into.weights[m]);
+        MOORAGE_UNROLL
+        for (uint32_t begin = 0; begin < 8; begin += 4) {
+            floats4 four = {};
+            if constexpr (smooth) {
+                four = load4(from.inputs + column + begin);
+            } else {
+                for (uint32_t n = 0; n < 4; ++n)
+                    if (column + begin + n < columns) four.at[n] = from.inputs[column + begin + n];
+            }
+            for (uint32_t n = 0; n < 4; ++n) into.inputs.at[begin + n] = four.at[n];
+        }
+    }
+    template <bool smooth>
+    MOORAGE_HOST_DEVICE static void take_weights(const stored_row &row, uint32_t columns,
+                                                 uint32_t column, words16 &into) {
+        if (smooth || (is_aligned<type>(row) && column + 8 <= columns)) {
+            into = load_stream(row.values + column * 2ull);
+            return;
+        }
+        eight values;
+        take_weights<smooth>(row, columns, column, values);
+        into = take_bf16(values.at);
+    }
+    template <bool smooth, class Row>
+    MOORAGE_HOST_DEVICE static void take_weights(const Row &row, uint32_t columns, uint32_t column,
+                                                 eight &into) {
+        MOORAGE_UNROLL
+        for (uint32_t begin = 0; begin < 8; begin += 4) {
+            const uint32_t first = column + begin;
+            floats4 four = {};
+            if (smooth || (is_aligned<type>(row) &&
+                           first / span_columns<type> < columns / span_columns<type>)) {
+                four = read_run<type, reader<type>::alignment>(row, first);
+            } else {
+                for (uint32_t n = 0; n < 4; ++n)
+                    if (first + n < columns) four.at[n] = read_single<type>(row, first + n);
+            }
+            for (uint32_t n = 0; n < 4; ++n) into.at[begin + n] = four.at[n];
+        }
+    }
+
+    template <bool smooth, class Team>
+    MOORAGE_HOST_DEVICE static void put(Team &team, uint32_t thread, const lines &from,
+                                        uint32_t columns, uint32_t column, bool exact,
+                                        taken &next) {
+        const uint32_t line = line_of(thread), first = column + column_of(thread);
+        const uint32_t at = place(line, column_of(thread));
+        MOORAGE_UNROLL
+        for (uint32_t m = 0; m < matrices; ++m) {
+            if constexpr (as_it_is) {
+                store16(area(team, m) + at, next.weights[m]);
+            } else {
+                eight values;
+                if constexpr (!copies)
+                    values = next.weights[m];
+                else if constexpr (smooth)
+                    take_weights<smooth>(copied_row(team, from.rows[m], m, line, column), columns,
+                                         first, values);
+                else
+                    take_weights<smooth>(from.rows[m], columns, first, values);
+                store16(area(team, m) + at, take_bf16(values.at));
+                if constexpr (split) store16(area(team, low_first + m) + at, take_bf16(values.at));
+            }
+        }
+        store16(area(team, input_first) + at, take_bf16(next.inputs.at));
+        store16(area(team, input_first + 1) + at, take_bf16(next.inputs.at));
+        if (exact) store16(area(team, input_first + 2) + at, take_bf16(next.inputs.at));
+    }
+
+    // ---- products
+
+    // Tiles without a token are left out.
+    template <class Team, class Sums>
+    MOORAGE_HOST_DEVICE static void multiply(Team &team, bool exact, uint32_t tokens, Sums &sums) {
+        team.each_warp([&](uint32_t warp) {
+            if (first_token(warp, 1) < tokens)
+                multiply_tiles<2>(team, warp, exact, sums[warp].at);
+            else if (first_token(warp, 0) < tokens)
+                multiply_tiles<1>(team, warp, exact, sums[warp].at);
+        });
+    }
+    // Weights and inputs are read once for all that they meet, and a sum waits as seldom as can be
+    // for what was added before: all others come between.
+    template <uint32_t count, class Team>
+    MOORAGE_HOST_DEVICE static void multiply_tiles(Team &team, uint32_t warp, bool exact,
+                                                   typename Team::tile *sums) {
+        const auto add = [&](const auto &weights, const auto &inputs) {
+            MOORAGE_UNROLL
+            for (uint32_t i = 0; i < count * matrices; ++i)
+                team.tile_multiply(sums[i / count * 2 + i % count], weights[i / count],
+                                   inputs[i % count]);
+        };
+        MOORAGE_UNROLL
+        for (uint32_t k = 0; k < depth; k += 16) {
+            const auto weights = [&](uint32_t first, auto &to) {
+                MOORAGE_UNROLL
+                for (uint32_t m = 0; m < matrices; ++m)
+                    team.tile_load(to[m], area(team, first + m), first_row(warp), k, place);
+            };
+            const auto inputs = [&](uint32_t part, auto &to) {
+                MOORAGE_UNROLL
+                for (uint32_t t = 0; t < count; ++t)
+                    team.tile_load(to[t], area(team, input_first + part), first_token(warp, t), k,
+                                   place);
+            };
+            typename Team::rows_tile high[matrices], low[matrices];
+            typename Team::tokens_tile first[count], next[count];
+            weights(0, high);
+            inputs(0, first);
+            inputs(1, next);
+            if constexpr (split) weights(low_first, low);
+            add(high, first);
+            add(high, next);
+            if (exact) {
+                inputs(2, next);
+                add(high, next);
+            }
+            if constexpr (split) add(low, first);
+        }
+    }
+
+    // ---- beginning and end
+
+    template <class Team, class Sums>
+    MOORAGE_HOST_DEVICE static void start(Team &team, const product_item &item, uint32_t row,
+                                          uint32_t token, Sums &sums) {
         float *out = reinterpret_cast<float *>(team.shared);
         team.phase([&](uint32_t thread) {
             for (uint32_t i = thread; i < side * side; i += threads) {
@@ -82,115 +353,20 @@ private:
         });
         team.each_warp([&](uint32_t warp) {
             MOORAGE_UNROLL
-            for (uint32_t i = 0; i < 4 * matrices; ++i)
-                team.tile_load(sums[warp].at[i],
-                               out + (i / 4 * side + part_row(warp, i % 4)) * out_stride +
-                                   part_token(warp, i % 4),
-                               out_stride);
+            for (uint32_t i = 0; i < 2 * matrices; ++i)
+                team.tile_load(sums[warp].at[i], out + sum_at(warp, i), out_stride);
         });
         team.barrier();
     }
 
-    // Eight columns of one row of weights; zeros beyond the matrix.
-    MOORAGE_HOST_DEVICE static void load_weights(const matrix &from, uint32_t row, uint32_t rows,
-                                                 uint32_t column, uint16_t *high, uint16_t *low) {
-        using by = reader<type>;
-        const stored_row data = row_of<type>(from, row);
-        const bool aligned = row < rows && is_aligned<type>(data);
-        if constexpr (format_of_weights.unit == unit_form::itself) {
-            if (aligned && column + 8 <= from.columns) {
-                const words16 words = load_stream(data.values + column * 2ull);
-                MOORAGE_UNROLL
-                for (uint32_t n = 0; n < 4; ++n) store_pair(high + 2 * n, words.word[n]);
-                return;
-            }
-        }
-        MOORAGE_UNROLL
-        for (uint32_t begin = 0; begin < 8; begin += 4) {
-            const uint32_t first = column + begin;
-            floats4 values = {};
-            if (aligned && first / span_columns<type> < from.columns / span_columns<type>)
-                values = read_run<type, by::alignment>(data, first);
-            else
-                for (uint32_t n = 0; n < 4; ++n)
-                    if (row < rows && first + n < from.columns)
-                        values.at[n] = read_single<type>(data, first + n);
-            MOORAGE_UNROLL
-            for (uint32_t n = 0; n < 4; ++n) {
-                uint16_t rest;
-                halve(values.at[n], high[begin + n], split ? low[begin + n] : rest);
-            }
-        }
-    }
-
-    template <class Team>
-    MOORAGE_HOST_DEVICE void load(Team &team, uint32_t thread, const product_item &item,
-                                  uint32_t row, uint32_t token, uint32_t column) const {
-        MOORAGE_UNROLL
-        for (uint32_t half = 0; half < side * depth / 8 / threads; ++half) {
-            const uint32_t i = thread + half * threads;
-            const uint32_t line = i / (depth / 8), in_line = i % (depth / 8) * 8;
-            const uint32_t at = line * stride + in_line;
-            MOORAGE_UNROLL
-            for (uint32_t m = 0; m < matrices; ++m)
-                load_weights(m == 0 ? item.weights : item.second, row + line, item.rows,
-                             column + in_line, area(team, m) + at,
-                             split ? area(team, low_first + m) + at : nullptr);
-            const uint32_t t = token + line;
-            const bool inside = t < item.count;
-            const uint32_t assignment = item.first + (inside ? t : 0);
-            const uint32_t source = item.gather ? item.gather[assignment] : assignment;
-            const float *input =
-                item.input + static_cast<uint64_t>(source) * item.input_stride + column + in_line;
-            uint16_t *high = area(team, input_first) + at;
-            uint16_t *low = area(team, input_first + 1) + at;
-            uint16_t *lowest = area(team, input_first + 2) + at;
-            MOORAGE_UNROLL
-            for (uint32_t n = 0; n < 8; ++n) {
-                const bool there = inside && column + in_line + n < item.weights.columns;
-                const float value = there ? input[n] : 0;
-                const float rest = halve(value, high[n], low[n]);
-                uint16_t nothing;
-                if (item.exact) halve(rest, lowest[n], nothing);
-            }
-        }
-    }
-
-    template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void multiply(Team &team, bool exact, Local &sums) const {
-        team.each_warp([&](uint32_t warp) {
-            for (uint32_t k = 0; k < depth; k += 16) {
-                MOORAGE_UNROLL
-                for (uint32_t i = 0; i < 4 * matrices; ++i) {
-                    const uint32_t m = i / 4;
-                    const uint32_t row = part_row(warp, i % 4) * stride + k;
-                    const uint32_t token = part_token(warp, i % 4) * stride + k;
-                    const uint16_t *inputs = area(team, input_first) + token;
-                    team.tile_multiply(sums[warp].at[i], area(team, m) + row, inputs, stride);
-                    team.tile_multiply(sums[warp].at[i], area(team, m) + row, inputs + tile_values,
-                                       stride);
-                    if (exact)
-                        team.tile_multiply(sums[warp].at[i], area(team, m) + row,
-                                           inputs + 2 * tile_values, stride);
-                    if constexpr (split)
-                        team.tile_multiply(sums[warp].at[i], area(team, low_first + m) + row,
-                                           inputs, stride);
-                }
-            }
-        });
-    }
-
-    template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void end(Team &team, const product_item &item, uint32_t row, uint32_t token,
-                                 Local &sums) const {
+    template <class Team, class Sums>
+    MOORAGE_HOST_DEVICE static void end(Team &team, const product_item &item, uint32_t row,
+                                        uint32_t token, Sums &sums) {
         float *out = reinterpret_cast<float *>(team.shared);
         team.each_warp([&](uint32_t warp) {
             MOORAGE_UNROLL
-            for (uint32_t i = 0; i < 4 * matrices; ++i)
-                team.tile_store(sums[warp].at[i],
-                                out + (i / 4 * side + part_row(warp, i % 4)) * out_stride +
-                                    part_token(warp, i % 4),
-                                out_stride);
+            for (uint32_t i = 0; i < 2 * matrices; ++i)
+                team.tile_store(sums[warp].at[i], out + sum_at(warp, i), out_stride);
         });
         team.barrier();
         team.each([&](uint32_t thread) {
