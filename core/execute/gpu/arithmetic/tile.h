@@ -36,7 +36,7 @@ struct tile_kernel {
     static constexpr bool copies = format_of_weights.bytes < 2 * format_of_weights.block;
     static constexpr uint32_t copied_columns =
         format_of_weights.block > 64 ? format_of_weights.block : 64;
-    static constexpr uint32_t copied_bytes(uint32_t columns) {
+    MOORAGE_HOST_DEVICE static constexpr uint32_t copied_bytes(uint32_t columns) {
         return columns * format_of_weights.bytes / format_of_weights.block;
     }
     static constexpr uint32_t line_bytes = ((copied_bytes(copied_columns) + 30) / 16 | 1) * 16;
