@@ -3,10 +3,10 @@
 //
 //   CUDA_INJECTION64_PATH=$PWD/libgpu_kernel_times.so gpu_bench --shape qwen15moe --profiled 1
 //
-// Counted are the last tokens of the run, from one embedding to another, and the longest pass,
-// which is a prompt where there is one; kernels of recordings are told one by one. `gap` is the
-// time since the GPU's kernel before ended. Tracing costs each launch a microsecond or two of the
-// host's time.
+// Counted are the last tokens of the run, from one embedding to another, and the two longest
+// passes, which are prompts where there are any (the first loads what it needs); kernels of
+// recordings are told one by one. `gap` is the time since the GPU's kernel before ended. Tracing
+// costs each launch a microsecond or two of the host's time.
 #include <cupti.h>
 #include <cxxabi.h>
 
@@ -14,8 +14,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +25,7 @@
 namespace {
 
 constexpr size_t buffer_bytes = 8u << 20;
-constexpr size_t tokens_counted = 32;
+constexpr size_t tokens_counted = 32, longest_shown = 2;
 
 struct span_of {
     std::string name;
@@ -142,13 +144,17 @@ void print_all() {
     std::printf("\n%zu tokens of %.1f us each\n", counted,
                 static_cast<double>(until - from) / 1e3 / static_cast<double>(counted));
     print_between(from, until, static_cast<double>(counted));
-    size_t longest = 0;
-    for (size_t i = 0; i + 1 < passes_ns.size(); ++i)
-        if (passes_ns[i + 1] - passes_ns[i] > passes_ns[longest + 1] - passes_ns[longest])
-            longest = i;
-    std::printf("\nthe longest pass, of %.1f us\n",
-                static_cast<double>(passes_ns[longest + 1] - passes_ns[longest]) / 1e3);
-    print_between(passes_ns[longest], passes_ns[longest + 1], 1);
+    std::vector<size_t> order(passes_ns.size() - 1);
+    std::iota(order.begin(), order.end(), size_t{0});
+    const auto took_ns = [&](size_t pass) { return passes_ns[pass + 1] - passes_ns[pass]; };
+    std::ranges::sort(order, std::greater(), took_ns);
+    order.resize(std::min(order.size(), longest_shown));
+    std::ranges::sort(order);
+    for (const size_t pass : order) {
+        std::printf("\npass %zu, one of the longest, of %.1f us\n", pass,
+                    static_cast<double>(took_ns(pass)) / 1e3);
+        print_between(passes_ns[pass], passes_ns[pass + 1], 1);
+    }
 }
 
 }  // namespace
