@@ -9,6 +9,8 @@
 
 #include <utf8proc.h>
 
+#include "core/base/text.h"
+
 namespace moorage::core {
 
 namespace {
@@ -75,13 +77,30 @@ int character_bytes(std::string_view text) {
     return length;
 }
 
-bool valid_utf8(std::string_view text) {
-    while (!text.empty()) {
-        const int bytes = character_bytes(text);
-        if (bytes <= 0) return false;
-        text.remove_prefix(bytes);
+namespace {
+
+// Of the first byte that begins no character; text.size() where each does.
+size_t first_not_utf8(std::string_view text) {
+    size_t at = 0;
+    while (at < text.size()) {
+        const int bytes = character_bytes(text.substr(at));
+        if (bytes <= 0) break;
+        at += bytes;
     }
-    return true;
+    return at;
+}
+
+}  // namespace
+
+bool valid_utf8(std::string_view text) { return first_not_utf8(text) == text.size(); }
+
+status check_utf8(std::string_view text, std::string_view place) {
+    const size_t at = first_not_utf8(text);
+    if (at == text.size()) return success();
+    return error{format("{}: byte {} is {:#04x}, which is not UTF-8; convert the text (iconv -f "
+                        "LATIN1 -t UTF-8, for instance)",
+                        place, at, static_cast<unsigned char>(text[at])),
+                 true};
 }
 
 std::string to_valid_utf8(std::string_view text) {

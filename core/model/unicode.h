@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/result.h"
+
 namespace moorage::core {
 
 // What stands for bytes that are not UTF-8: U+FFFD.
@@ -16,6 +18,8 @@ inline constexpr std::string_view replacement_character = "\xef\xbf\xbd";
 // one U+FFFD together ("maximal subparts", Unicode 3.9, as every common decoder does).
 int character_bytes(std::string_view text);
 bool valid_utf8(std::string_view text);
+// Fails with `place`, the number of the first byte that is not UTF-8 (from 0), and its value.
+status check_utf8(std::string_view text, std::string_view place);
 // Each maximal invalid stretch becomes one U+FFFD.
 std::string to_valid_utf8(std::string_view text);
 

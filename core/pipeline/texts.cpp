@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
+#include "core/model/unicode.h"
 
 namespace moorage::core {
 
@@ -71,6 +72,7 @@ result<std::vector<int32_t>> job_builder::encode(std::string_view text,
         return error{format("{}: text needs a tokenizer, and {} has no {}", place,
                             config_.model.string(), tokenizer_place(config_.model)),
                      true};
+    if (const status read = check_utf8(text, place); !read) return read.failure();
     auto ids = words_->encode(text, {});
     if (!ids) return error{format("{}: {}", place, ids.failure().text)};
     if (ids->empty() && begin_id_ >= 0) ids->push_back(begin_id_);

@@ -190,6 +190,7 @@ TEST_CASE("errors name file, place, value and limit") {
     CHECK(broken.find("line 2") != std::string::npos);
     CHECK(on.refusal("a.json", "").starts_with("a.json: not valid JSON: "));
     CHECK(on.refusal("a.txt", "") == "a.txt: 0 ids; two or more are needed");
+    CHECK(on.refusal("a.txt", "caf\xe9 au").starts_with("a.txt: byte 3 is 0xe9, which is not"));
 }
 
 TEST_CASE("what needs a tokenizer says so, and where") {

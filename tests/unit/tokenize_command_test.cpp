@@ -86,6 +86,9 @@ TEST_CASE("what cannot be") {
     CHECK(none.code == 1);
     CHECK(none.out.find("no token has the id 4096; ids are below 4096") != std::string::npos);
     CHECK(tokenize("--prompt a --decode 1").code == 2);
+    const outcome bytes = tokenize("", "a\\377b");
+    CHECK(bytes.code == 2);
+    CHECK(bytes.out.find("standard input: byte 1 is 0xff, which is not UTF-8") != std::string::npos);
     CHECK(tokenize("--vectors /no/such/file").code == 1);
 }
 

@@ -39,6 +39,11 @@ TEST_CASE("unicode: what is no UTF-8 becomes U+FFFD as in tables 3-8 to 3-11 of 
     CHECK(to_valid_utf8("\xf4\x91\x92\x93\xff\x41\x80\xbf\x42") == times(5) + "A" + times(2) + "B");
     CHECK(to_valid_utf8("\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41") == times(4) + "A");
     CHECK(to_valid_utf8("\xf0\x9f\x98") == r);
+    CHECK(check_utf8("caf\xc3\xa9", "a.txt").ok());
+    CHECK(check_utf8("caf\xe9 au lait", "a.txt").failure().text ==
+          "a.txt: byte 3 is 0xe9, which is not UTF-8; convert the text (iconv -f LATIN1 -t UTF-8, "
+          "for instance)");
+    CHECK(check_utf8("\xf0\x9f\x98", "a.txt").failure().text.starts_with("a.txt: byte 0 is 0xf0"));
     CHECK(character_bytes("\xf0\x9f\x98") == 0);
     CHECK(character_bytes("\xf0\x9f\x41") == -2);
 }

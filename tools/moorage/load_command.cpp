@@ -15,6 +15,7 @@
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/cluster/home_arrivals.h"
+#include "core/model/unicode.h"
 #include "core/node/http.h"
 #include "core/node/load_report.h"
 #include "core/node/load_run.h"
@@ -66,8 +67,9 @@ public:
                                 given.texts, from.of->directory().string()),
                          true};
         const auto bytes = file->bytes();
-        auto ids =
-            from.words->encode({reinterpret_cast<const char *>(bytes.data()), bytes.size()}, {});
+        const std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+        if (const status read = check_utf8(text, given.texts); !read) return read.failure();
+        auto ids = from.words->encode(text, {});
         if (!ids) return error{format("{}: {}", given.texts, ids.failure().text)};
         if (ids->empty()) return error{format("{}: no text", given.texts), true};
         made.text_ = std::move(*ids);

@@ -13,6 +13,7 @@
 #include "core/base/text.h"
 #include "core/model/gguf.h"
 #include "core/model/tokenizer.h"
+#include "core/model/unicode.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"
@@ -148,6 +149,10 @@ int tokenize(const tokenize_arguments &given) {
     if (!given.vectors_file.empty()) return compare(given, with, options);
     const auto text = text_of(given);
     if (!text) return fail(text.failure());
+    const status read = check_utf8(*text, given.has_prompt  ? "--prompt"
+                                          : !given.has_text ? "standard input"
+                                                            : given.text_file);
+    if (!read) return fail(read.failure());
     const auto ids = with.encode(*text, options);
     if (!ids) return fail(ids.failure());
     std::vector<std::string> tokens;
