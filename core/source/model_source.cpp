@@ -60,7 +60,8 @@ void model_source::refill() {
             written_.emplace_back();
             scores_.emplace_back();
         }
-        one = {true, next_request_++, 0, -1};
+        one = {true, next_request_, 0, -1, sampler_.draws_of(next_request_)};
+        ++next_request_;
     }
 }
 
@@ -112,7 +113,7 @@ void model_source::take_one(stream &one, const pass_token &token, std::span<cons
         sum.nll_sum += negative_log_likelihood(logits, id);
     };
     if (request.new_tokens == 0) return add_score(request.ids[token.position + 1]);
-    const int32_t id = sampler_(logits);
+    const int32_t id = sampler_(logits, one.draws);
     std::vector<int32_t> &text = written_[token.request - first_];
     const std::vector<int32_t> &ends = options_.end_ids;
     if (std::find(ends.begin(), ends.end(), id) != ends.end()) {

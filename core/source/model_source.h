@@ -99,6 +99,7 @@ private:
         uint64_t request = 0;
         uint32_t position = 0;  // next to be computed
         int32_t next_id = -1;   // beyond the prompt: written last
+        random_stream draws{0, 0};
     };
     const model_request &asked(uint64_t request) const { return requests_[request - first_]; }
     void end(stream &one);

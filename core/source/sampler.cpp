@@ -116,7 +116,7 @@ int32_t sampler::ranked(std::span<const float> logits, size_t index) {
     return ranked_[index].second;
 }
 
-int32_t sampler::operator()(std::span<const float> logits) {
+int32_t sampler::operator()(std::span<const float> logits, random_stream &draws) {
     if (how_.temperature <= 0) return most_probable(logits);
     weigh(logits);
     const auto weight_at = [&](size_t index) {
@@ -141,7 +141,7 @@ int32_t sampler::operator()(std::span<const float> logits) {
         }
         if (last + 1 == count) kept = sum;
     }
-    double drawn = random_.unit() * kept;
+    double drawn = draws.unit() * kept;
     for (size_t i = 0; i < last; ++i) {
         drawn -= weight_at(i);
         if (drawn < 0) return ranked(logits, i);

@@ -24,8 +24,12 @@ double negative_log_likelihood(std::span<const float> logits, int32_t token);
 
 class sampler {
 public:
-    explicit sampler(const sampling &how) : how_(how), random_(how.seed, 0x73616d706c65) {}
-    int32_t operator()(std::span<const float> logits);
+    explicit sampler(const sampling &how) : how_(how) {}
+    // Each request has draws of its own, so that its text does not depend on those beside it.
+    random_stream draws_of(uint64_t request) const {
+        return {how_.seed, 0x73616d706c65 ^ request << 48};
+    }
+    int32_t operator()(std::span<const float> logits, random_stream &draws);
 
 private:
     void weigh(std::span<const float> logits);
@@ -33,7 +37,6 @@ private:
     int32_t ranked(std::span<const float> logits, size_t index);
 
     sampling how_;
-    random_stream random_;
     std::vector<float> weights_;                     // by id; the most probable has 1
     std::vector<std::pair<float, int32_t>> ranked_;  // logits and ids, the first sorted_ in order
     size_t sorted_ = 0;

@@ -246,6 +246,21 @@ TEST_CASE("drawn tokens repeat with the seed") {
     CHECK(drawn(3) != ids(40, 0));
 }
 
+TEST_CASE("what is drawn for a request does not depend on those beside it") {
+    const auto drawn = [](uint32_t batch) {
+        bench on({{{1}, 20}, {{1}, 12}, {{1}, 20}},
+                 {.batch = batch, .prefill = 8, .how = {.temperature = 4, .seed = 5}});
+        on.answer = [](const pass_token &) { return 7; };
+        while (on.next()) {
+        }
+        return on.from.written();
+    };
+    const std::vector<std::vector<int32_t>> alone = drawn(1);
+    CHECK(alone == drawn(2));
+    CHECK(alone == drawn(3));
+    CHECK(alone[0] != alone[2]);
+}
+
 TEST_CASE("routing by the model's rule, by hand") {
     bench on({{{1, 2}, 1}}, {.prefill = 8});
     REQUIRE(on.next());

@@ -20,8 +20,9 @@ constexpr int draws = 40'000;
 // Shares of the tokens among many draws.
 std::vector<double> shares(const sampling &how, const std::vector<float> &logits) {
     sampler draw(how);
+    random_stream from = draw.draws_of(0);
     std::vector<double> counted(logits.size(), 0);
-    for (int i = 0; i < draws; ++i) counted[static_cast<size_t>(draw(logits))] += 1.0 / draws;
+    for (int i = 0; i < draws; ++i) counted[static_cast<size_t>(draw(logits, from))] += 1.0 / draws;
     return counted;
 }
 
@@ -64,7 +65,8 @@ TEST_CASE("greedy: the most probable, the smaller id among equals") {
     CHECK(most_probable(std::vector<float>{-5, -5, -5}) == 0);
     CHECK(most_probable(std::vector<float>{7}) == 0);
     sampler greedy({.temperature = 0, .top_p = 0.3, .top_k = 3, .seed = 9});
-    for (int i = 0; i < 20; ++i) CHECK(greedy(std::vector<float>{2, 3, 3}) == 1);
+    random_stream from = greedy.draws_of(0);
+    for (int i = 0; i < 20; ++i) CHECK(greedy(std::vector<float>{2, 3, 3}, from) == 1);
 }
 
 TEST_CASE("the likelihood of a token") {
@@ -120,15 +122,17 @@ TEST_CASE("top_p keeps the fewest that have the mass") {
                  {0, 0.625, 0, 0.375});
 }
 
-TEST_CASE("a seed repeats its draws, another gives others") {
-    const auto drawn = [](uint64_t seed) {
+TEST_CASE("a seed repeats its draws, another seed or request gives others") {
+    const auto drawn = [](uint64_t seed, uint64_t request) {
         sampler draw({.temperature = 1, .seed = seed});
+        random_stream from = draw.draws_of(request);
         std::vector<int32_t> ids;
-        for (int i = 0; i < 64; ++i) ids.push_back(draw(four));
+        for (int i = 0; i < 64; ++i) ids.push_back(draw(four, from));
         return ids;
     };
-    CHECK(drawn(1) == drawn(1));
-    CHECK(drawn(1) != drawn(2));
+    CHECK(drawn(1, 0) == drawn(1, 0));
+    CHECK(drawn(1, 0) != drawn(2, 0));
+    CHECK(drawn(1, 0) != drawn(1, 1));
 }
 
 TEST_CASE("logits that are no numbers give a token of the vocabulary all the same") {
@@ -145,8 +149,9 @@ TEST_CASE("logits that are no numbers give a token of the vocabulary all the sam
              {sampling{}, sampling{.temperature = 1}, sampling{.temperature = 1, .top_p = 0.5},
               sampling{.temperature = 1, .top_k = 2}, sampling{.temperature = 1e-300}}) {
             sampler draw(how);
+            random_stream from = draw.draws_of(0);
             for (int i = 0; i < 20; ++i) {
-                const int32_t id = draw(logits);
+                const int32_t id = draw(logits, from);
                 CHECK(id >= 0);
                 CHECK(id < 3);
             }

@@ -102,9 +102,10 @@ static void measure_draws(double budget_s, measured_machine &into) {
         for (uint32_t rank = 0; rank < count; ++rank)
             logits[rank * 40503u % count] = -1.5f * std::log(1.0f + static_cast<float>(rank));
         sampler draw({.temperature = 1, .seed = 1});
+        random_stream draws = draw.draws_of(0);
         int64_t sum = 0;  // so that nothing is left out
         const double seconds = typical_seconds(budget_s, [&] {
-            if (first_odd(logits) == logits.size()) sum += draw(logits);
+            if (first_odd(logits) == logits.size()) sum += draw(logits, draws);
         });
         const double picked = typical_seconds(budget_s, [&] {
             if (first_odd(logits) == logits.size()) sum += most_probable(logits);
