@@ -98,7 +98,7 @@ private:
     void move(uint64_t wait_ns);
     void accept(const std::shared_ptr<listener> &at);
     void welcome(listener &at, tcp::socket socket);
-    const char *too_many();
+    std::string too_many();  // empty: one more may begin
     void tell_connected(int32_t kind, uint64_t listener, int32_t channel, session &one,
                         uint64_t send_bytes_max);
     void tell_closed(uint64_t number, int32_t reason, std::string words);
@@ -187,7 +187,7 @@ inline uint64_t engine::connect(const moorage::wire_target &target) {
     if (all.empty()) throw std::invalid_argument("a target without addresses");
     if (open_ + handshakes_.size() >= desk_.limits.connections_max)
         throw std::invalid_argument(std::to_string(desk_.limits.connections_max) +
-                                    " connections are there, which is connections_max");
+                                    " connections are there, the most it has");
     const uint64_t number = entries_.add({});
     const auto made = std::make_shared<dial>(desk_, *this, number, target.channel,
                                              std::string(target.identity()));
@@ -246,24 +246,30 @@ inline void engine::accept(const std::shared_ptr<listener> &at) {
     });
 }
 
-// Null: one more handshake may begin.
-inline const char *engine::too_many() {
+inline std::string engine::too_many() {
     const auto now = std::chrono::steady_clock::now();
     const double rate = desk_.limits.handshakes_per_s;
     tokens_ += std::chrono::duration<double>(now - counted_).count() * rate;
     tokens_ = std::min(tokens_, rate);
     counted_ = now;
+    const auto limit = [](uint32_t count, const char *what) {
+        return std::to_string(count) + what;
+    };
     if (open_ + handshakes_.size() >= desk_.limits.connections_max)
-        return "connections_max are there";
-    if (handshakes_.size() >= desk_.limits.handshakes_max) return "handshakes_max are under way";
-    if (tokens_ < 1) return "more than handshakes_per_s";
+        return limit(desk_.limits.connections_max, " connections are there, the most it has");
+    if (handshakes_.size() >= desk_.limits.handshakes_max)
+        return limit(desk_.limits.handshakes_max,
+                     " connections are being made, the most at one time");
+    if (tokens_ < 1)
+        return limit(desk_.limits.handshakes_per_s,
+                     " connections were made within a second, the most it makes");
     tokens_ -= 1;
-    return nullptr;
+    return {};
 }
 
 inline void engine::welcome(listener &at, tcp::socket socket) {
     failure ignored;
-    if (const char *why = too_many()) {
+    if (const std::string why = too_many(); !why.empty()) {
         const std::string peer = text_of(socket.remote_endpoint(ignored));
         if (!desk_.tls) {
             outbox words;

@@ -128,7 +128,7 @@ private:
                    const std::string &words);
     uint64_t due_ns();
     void sleep(uint64_t until_ns);
-    const char *too_many();
+    std::string too_many();  // empty: one more may begin
 
     const settings set_;
     const moorage_wire_limits limits_;

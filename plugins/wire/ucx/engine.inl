@@ -147,7 +147,7 @@ inline uint64_t engine::connect(const moorage::wire_target &target) {
     if (all.empty()) throw std::invalid_argument("a target without addresses");
     if (connections_ >= limits_.connections_max)
         throw std::invalid_argument(std::to_string(limits_.connections_max) +
-                                    " connections are there, which is connections_max");
+                                    " connections are there, the most it has");
     connection &made = add();
     made.dialed = true;
     made.channel = target.channel;
@@ -417,24 +417,31 @@ inline void engine::grant(connection &at) {
 
 // Beginnings -------------------------------------------------------------------------------------
 
-inline const char *engine::too_many() {
+inline std::string engine::too_many() {
     const uint64_t now = now_ns();
     const double rate = limits_.handshakes_per_s;
     tokens_ = std::min(rate, tokens_ + static_cast<double>(now - counted_ns_) / 1e9 * rate);
     counted_ns_ = now;
-    if (connections_ >= limits_.connections_max) return "connections_max are there";
-    if (handshakes_ >= limits_.handshakes_max) return "handshakes_max are under way";
-    if (tokens_ < 1) return "more than handshakes_per_s";
+    const auto limit = [](uint32_t count, const char *what) {
+        return std::to_string(count) + what;
+    };
+    if (connections_ >= limits_.connections_max)
+        return limit(limits_.connections_max, " connections are there, the most it has");
+    if (handshakes_ >= limits_.handshakes_max)
+        return limit(limits_.handshakes_max, " connections are being made, the most at one time");
+    if (tokens_ < 1)
+        return limit(limits_.handshakes_per_s,
+                     " connections were made within a second, the most it makes");
     tokens_ -= 1;
-    return nullptr;
+    return {};
 }
 
 inline void engine::accept(const caller &who) {
     entry *const at = entries_.find(who.listener);
     auto *const open = at ? std::get_if<std::unique_ptr<listener>>(at) : nullptr;
     if (!open) return;  // its requests went with it
-    const char *const why = !who.trusted ? "it is in no network that trusted names" : too_many();
-    if (why) {
+    const std::string why = who.trusted ? too_many() : "it is in no network that trusted names";
+    if (!why.empty()) {
         ucx_.ucp_listener_reject((*open)->handle, who.request);
         return turn_away(who.listener, who.trusted ? MOORAGE_WIRE_TOO_MANY : MOORAGE_WIRE_STRANGER,
                          who.address, why);
