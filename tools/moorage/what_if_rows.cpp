@@ -24,8 +24,10 @@ bool has(const run_config &config, resource which) {
     return which != resource::disk || config.reads_disk();
 }
 
+// Whole experts, at least one more or fewer.
 uint32_t scaled(uint64_t count, double factor) {
-    return static_cast<uint32_t>(std::min(std::round(factor * static_cast<double>(count)), 4e9));
+    const double exact = factor * static_cast<double>(count) * (1 + (factor > 1 ? -1e-12 : 1e-12));
+    return static_cast<uint32_t>(std::min(factor > 1 ? std::ceil(exact) : std::floor(exact), 4e9));
 }
 
 // What [memory] of the run came to; none: it holds all experts, or was not asked.
