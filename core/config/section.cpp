@@ -271,7 +271,7 @@ void section_reader::read(const config_key &key, std::vector<uint64_t> &out) {
     std::vector<uint64_t> counts;
     for (const node &item : items) {
         if (item.type != node_type::integer || item.integer < 0)
-            return fail(*found, format("{}whole numbers from 0 are needed",
+            return fail(*found, format("{}whole numbers from 0 are needed, one or a list: [0, 3]",
                                        is_list ? "it holds " + describe(item) + ", and " : ""));
         counts.push_back(static_cast<uint64_t>(item.integer));
     }

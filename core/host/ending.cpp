@@ -41,9 +41,10 @@ std::string what_happened(const ending &how) {
     if (how.overran)
         return format("{} did not return within {} ms (plugins.call_limit_ms) and was ended",
                       how.call, how.limit_ms);
-    const std::string what = how.signal != 0
-                                 ? "died of " + how.signal_name()
-                                 : format("ended the process with exit code {}", how.exit_code);
+    const std::string what =
+        how.signal != 0    ? "died of " + how.signal_name()
+        : how.call.empty() ? format("ended before it was done, with exit code {}", how.exit_code)
+                           : format("ended the process with exit code {}", how.exit_code);
     const bool killed = how.signal == SIGKILL;
     return what + (how.call.empty() ? "" : " in " + how.call) +
            (killed ? " (the kernel's, perhaps, for want of memory)" : "");

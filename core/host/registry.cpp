@@ -193,9 +193,13 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
                                 one.path.string(), one.reason)};
     if (candidates.empty())
         return error{
-            format("no {} policy {}: no {} policies were found at all; set MOORAGE_PLUGIN_PATH or "
-                   "[plugins] path",
-                   kind, name, kind),
+            format(
+                "no {} policy {}: no {} policies were found at all{}; set MOORAGE_PLUGIN_PATH or "
+                "[plugins] path",
+                kind, name, kind,
+                bundled_folder().empty()
+                    ? ", nor the bundled ones beside the program that /proc/self/exe is"
+                    : ""),
             true};
     const std::string hint = did_you_mean(name, candidates);
     return error{

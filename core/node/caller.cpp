@@ -46,8 +46,12 @@ void caller::connect(uint64_t wait_ns) {
     while (missing() && steady_ns() < end_ns) node_.turn(10'000'000);
     for (uint32_t server = 0; server < count_ && wait_ns != 0; ++server)
         if (server != node_.own().server && plan_.held_by(server) != 0 && !all.to(server))
-            log_warning(format("node: {} is not there{}{}", plan_.servers[server].name,
-                               all.trouble(server).empty() ? "" : ": ", all.trouble(server)));
+            log_warning(format("node: {} is not there: {}", plan_.servers[server].name,
+                               all.trouble(server).empty()
+                                   ? format("{} did not answer within {:.1f} s",
+                                            fmt::join(plan_.servers[server].addresses, ", "),
+                                            static_cast<double>(wait_ns) / 1e9)
+                                   : all.trouble(server)));
 }
 
 bool caller::usable(uint32_t server, uint64_t now_ns) {

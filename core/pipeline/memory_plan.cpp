@@ -211,7 +211,7 @@ result<memory_plan> planner::operator()() {
     if (!asked) return asked.failure();
     if (*asked > all)
         warn(format(
-            "[memory] room for {} experts, and {} has {}: all are resident after their first use",
+            "[memory] room for {} experts, and {} has {}: none ever gives way to another",
             *asked, shape.name, all));
     plan_.experts = static_cast<uint32_t>(std::min(*asked, all));
     if (const status planned = plan_host(all); !planned) return planned.failure();

@@ -43,9 +43,13 @@ result<const policy *> policy_set::choose(const request &of, const stage_config 
     const uint32_t lacking = chosen.descriptor->needs & ~(of.offers | composition_needs);
     if (lacking & MOORAGE_NEEDS_FUTURE)
         return error{
-            format("{}: {} policy {} needs the future of the trace, which is known for one request "
-                   "at a time: set [run] batch = 1 and prefill = 0",
-                   stage.place, kind, stage.plugin),
+            format("{}: {} policy {} needs the future of a trace, {}", stage.place, kind,
+                   stage.plugin,
+                   !of.config.trace.empty()
+                       ? "which is known for one request at a time: set [run] batch = 1 and "
+                         "prefill = 0"
+                       : "and a model has none: record one (moorage trace record) and run "
+                         "it as [source] trace"),
             true};
     if (const uint32_t unknown = lacking & ~source_needs; unknown != 0)
         return error{format("{}: {} policy {} needs what this host does not know (bits {:#x}); use "
