@@ -88,7 +88,8 @@ TEST_CASE("what cannot be") {
     CHECK(tokenize("--prompt a --decode 1").code == 2);
     const outcome bytes = tokenize("", "a\\377b");
     CHECK(bytes.code == 2);
-    CHECK(bytes.out.find("standard input: byte 1 is 0xff, which is not UTF-8") != std::string::npos);
+    CHECK(bytes.out.find("standard input: byte 1 is 0xff, which is not UTF-8") !=
+          std::string::npos);
     CHECK(tokenize("--vectors /no/such/file").code == 1);
 }
 
