@@ -44,6 +44,7 @@ struct tile_kernel {
     static constexpr uint32_t output_bytes = matrices * side * out_stride * sizeof(float);
     static constexpr uint32_t shared_bytes =
         parts_bytes + 2 * copy_bytes > output_bytes ? parts_bytes + 2 * copy_bytes : output_bytes;
+    static_assert(shared_bytes <= 99 << 10);  // what a block may have on the GPUs with the least
     product_item one;
     const product_item *table = nullptr;
 
@@ -210,9 +211,11 @@ private:
     template <bool smooth>
     MOORAGE_HOST_DEVICE static void take(const lines &from, uint32_t columns, uint32_t column,
                                          taken &into) {
-        if constexpr (!copies) MOORAGE_UNROLL
-        for (uint32_t m = 0; m < matrices; ++m)
-            take_weights<smooth>(from.rows[m], columns, column, into.weights[m]);
+        if constexpr (!copies) {
+            MOORAGE_UNROLL
+            for (uint32_t m = 0; m < matrices; ++m)
+                take_weights<smooth>(from.rows[m], columns, column, into.weights[m]);
+        }
         MOORAGE_UNROLL
         for (uint32_t begin = 0; begin < 8; begin += 4) {
             floats4 four = {};
