@@ -115,8 +115,9 @@ std::vector<written_text> written_texts(const comparison &compared, const compar
 // Whether any row scored a text, its own or another's.
 bool any_scored(const comparison &compared);
 
-// The table, at most 100 columns (80 where all rows are of clusters), and the reading below it.
-std::string to_text(const comparison &compared);
+// The table and the reading below it, at most `columns_max` wide (80 where all rows are of
+// clusters): what has no room is named. Requires: columns_max >= text_columns.
+std::string to_text(const comparison &compared, size_t columns_max = 100);
 // {"title", "results": [the report of each run, and "settings": {those that differ}]}, and "failed"
 // where a row did. Each result has "label", "columns": [[heading, value]...], "group" (equal ones
 // are ranked), "offline", "pareto", and "repeats": {"ms", "mean", "half_interval", "means"} where

@@ -20,7 +20,6 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t table_columns = 100;
 constexpr size_t warnings_shown_max = 4;
 
 double bytes_per_token(const comparison_row &row) {
@@ -67,9 +66,8 @@ table_column moved_column(const comparison &compared) {
 table_column tpot_column(const comparison &compared, const comparison_view &view) {
     std::vector<double> values;
     for (const comparison_row &row : compared.rows) {
-        const double ms = row.report.cluster
-                              ? mean_or(row, "tpot_ms.mean", row.report.tpot_ms.mean)
-                              : shown_ms(row);
+        const double ms = row.report.cluster ? mean_or(row, "tpot_ms.mean", row.report.tpot_ms.mean)
+                                             : shown_ms(row);
         values.push_back(ms == 0 ? std::numeric_limits<double>::quiet_NaN() : ms);
     }
     table_column column{"TPOT ms  ", aligned(values)};  // room for the mark
@@ -376,14 +374,15 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
     return lines;
 }
 
-static std::string texts_of(const comparison &compared, const comparison_view &view) {
+static std::string texts_of(const comparison &compared, const comparison_view &view,
+                            size_t columns_max) {
     std::string text;
     for (const written_text &one : written_texts(compared, view)) {
         text += one.every_row ? format("{} wrote, every run alike:\n", one.text->model)
                               : format("{} wrote with {}:\n", one.text->model, one.labels);
         for (size_t i = 0; i < one.text->texts.size(); ++i)
             for (const std::string &part :
-                 wrapped(one.text->prompts[i] + one.text->texts[i], table_columns - 24))
+                 wrapped(one.text->prompts[i] + one.text->texts[i], columns_max - 24))
                 text += "    " + part + "\n";
         text += "\n";
     }
@@ -401,7 +400,7 @@ static std::vector<std::string> offline_labels(const comparison &compared,
 
 // What the marks beside the times mean.
 static std::string marks_text(const comparison &compared, const comparison_view &view,
-                              bool any_mark) {
+                              bool any_mark, size_t columns_max) {
     std::string text;
     if (any_mark) {
         std::string mark =
@@ -410,21 +409,20 @@ static std::string marks_text(const comparison &compared, const comparison_view 
         if (const std::vector<std::string> seers = offline_labels(compared, view); !seers.empty())
             mark += format("; {}, which see{} the future, take{} no part", listed(seers, "and"),
                            seers.size() == 1 ? "s" : "", seers.size() == 1 ? "s" : "");
-        for (const std::string &part :
-             wrapped(mark, all_clusters(compared) ? text_columns : table_columns))
-            text += part + "\n";
+        for (const std::string &part : wrapped(mark, columns_max)) text += part + "\n";
     }
     for (size_t i = 0; i < compared.rows.size(); ++i)
         if (const std::string &misfit = compared.rows[i].report.misfit; !misfit.empty())
             for (const std::string &part : wrapped(format("! {} with {} experts does not fit: {}",
                                                           view.labels[i], view.slots[i], misfit),
-                                                   table_columns))
+                                                   columns_max))
                 text += part + "\n";
     return text;
 }
 
 // One for each machine, which is named where there are several.
-static std::string what_if_tables(const comparison &compared, const comparison_view &view) {
+static std::string what_if_tables(const comparison &compared, const comparison_view &view,
+                                  size_t columns_max) {
     std::string text;
     for (const std::string &profile : view.profiles) {
         std::vector<std::string> labels;
@@ -436,27 +434,27 @@ static std::string what_if_tables(const comparison &compared, const comparison_v
             }
         if (asked.empty()) continue;
         text += "\n" + (view.profiles.size() > 1 ? profile + ": " : std::string());
-        text += what_if_table(labels, asked, table_columns) + "\n";
+        text += what_if_table(labels, asked, columns_max) + "\n";
     }
     return text;
 }
 
-std::string to_text(const comparison &compared) {
+std::string to_text(const comparison &compared, size_t columns_max) {
     const comparison_view view = view_of(compared);
+    if (all_clusters(compared)) columns_max = text_columns;
     std::string text;
-    for (const std::string &part :
-         wrapped(compared.title, all_clusters(compared) ? text_columns : table_columns))
+    for (const std::string &part : wrapped(compared.title, columns_max))
         if (!part.empty()) text += part + "\n";
     if (compared.rows.empty())
         return text + (compared.failed.empty() ? "nothing was run\n"
-                                               : failed_text(compared.failed, table_columns));
+                                               : failed_text(compared.failed, columns_max));
     if (any_cluster(compared)) text += "\n" + cluster_table(compared, view);
     const std::vector<table_column> columns = columns_for(compared, view);
-    const std::vector<size_t> widths = fitted_widths(columns, table_columns);
+    const std::vector<size_t> widths = fitted_widths(columns, columns_max);
     bool any_mark = any_cluster(compared) && std::ranges::count(view.pareto, true) != 0;
     for (const std::string &profile : view.profiles) {
         const std::vector<size_t> rows = rows_on(compared, profile);
-        text += "\n" + shortened(profile.empty() ? "no profile" : profile, table_columns) + "\n";
+        text += "\n" + shortened(profile.empty() ? "no profile" : profile, columns_max) + "\n";
         text += heading_line(columns, widths);
         const bool by_size = in_blocks(rows, view.slots);
         const bool by_label = !by_size && in_blocks(rows, view.labels);
@@ -470,19 +468,15 @@ std::string to_text(const comparison &compared) {
     }
     if (const std::string less = left_out(columns, widths); !less.empty()) {
         text += "\n";
-        for (const std::string &part :
-             wrapped(less + "; --html and --json have them", table_columns))
+        for (const std::string &part : wrapped(less + "; --html and --json have them", columns_max))
             text += part + "\n";
     }
-    if (!compared.failed.empty())
-        text += "\n" +
-                failed_text(compared.failed, all_clusters(compared) ? text_columns : table_columns);
-    text += "\n" + texts_of(compared, view);
-    text += marks_text(compared, view, any_mark);
-    text += what_if_tables(compared, view);
+    if (!compared.failed.empty()) text += "\n" + failed_text(compared.failed, columns_max);
+    text += "\n" + texts_of(compared, view, columns_max);
+    text += marks_text(compared, view, any_mark, columns_max);
+    text += what_if_tables(compared, view, columns_max);
     for (const std::string &sentence : reading(compared, view)) {
         std::string_view lead = "- ";
-        const size_t columns_max = all_clusters(compared) ? text_columns : table_columns;
         for (const std::string &part : wrapped(sentence, columns_max - 2)) {
             text += std::string(lead) + part + "\n";
             lead = "  ";

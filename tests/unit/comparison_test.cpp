@@ -474,7 +474,7 @@ TEST_CASE("equal warnings are told once, with their number; many are cut short")
     CHECK(lines.back() == "7 further warnings are in the JSON report");
 }
 
-TEST_CASE("text keeps to 100 columns however long the names, and the figures stay") {
+TEST_CASE("text keeps to its columns however long the names, and the figures stay") {
     std::vector<comparison_row> rows;
     for (uint64_t i = 0; i < 30; ++i) {
         comparison_row row = row_of({.cache = "a_policy_with_a_very_long_name_" + std::to_string(i),
@@ -494,6 +494,9 @@ TEST_CASE("text keeps to 100 columns however long the names, and the figures sta
     CHECK(fits(text, 100));
     CHECK(contains(text, "hit rate"));
     CHECK(contains(text, "1000000"));
+    for (const size_t columns : {80u, 91u, 100u, 160u})
+        CHECK(fits(to_text(made, columns), columns));
+    CHECK_FALSE(fits(to_text(made, 160), 120));  // and uses them
 }
 
 TEST_CASE("a table that is too wide loses spare figures before the names of its rows") {

@@ -224,7 +224,7 @@ int run_compare(const compare_arguments &given) {
     const int code = exit_code_of(all.rows.size(), all.failed);
     if (code == exit_usage) return code;
     // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") print(to_text(all));
+    if (given.json_file != "-") print(to_text(all, output_columns()));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(all)); !done)
             return fail(done.failure());

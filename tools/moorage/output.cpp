@@ -1,6 +1,10 @@
 // output.cpp - files and settings, as every command writes and reads them.
 #include "tools/moorage/output.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -12,6 +16,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
+#include "core/report/figures.h"
 #include "core/report/odd_figure.h"
 
 namespace moorage::tool {
@@ -53,6 +58,12 @@ void print(std::string_view text) {
     const std::string shown = visible(text);
     if (std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size() && output_errno == 0)
         output_errno = errno;
+}
+
+size_t output_columns() {
+    winsize screen{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &screen) != 0 || screen.ws_col == 0) return 100;
+    return std::clamp<size_t>(screen.ws_col, core::text_columns, 160);
 }
 
 bool output_failed() {

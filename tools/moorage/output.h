@@ -21,6 +21,8 @@ namespace moorage::tool {
 // To standard output. A failure is kept for finish_output().
 void print(std::string_view text);
 bool output_failed();
+// As wide as the terminal that standard output is, from 80 to 160; 100 where it is none.
+size_t output_columns();
 // To standard error; a failure there has no one to tell it to.
 void print_error(std::string_view text);
 // That an old spelling was taken, and what to write.
