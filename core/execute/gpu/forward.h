@@ -169,8 +169,10 @@ private:
                      const float *query, float *output);
     void combine(const device_norm &norm, const uint32_t *rows, float *output, uint32_t count,
                  const float *before = nullptr);
-    void mlp(const device_mlp &weights, const float *input, const matrix &gate = {});
+    void mlp(const device_mlp &weights, const float *input);
     void multiply(std::span<product_item> items, uint32_t tokens);
+    void multiply_by_tiles(const product_item &item, uint32_t tokens);
+    void multiply_by_rows(std::span<const product_item> items, uint32_t tokens);
     template <weight_type type>
     bool rows_have_room(std::span<const product_item> items) const;
     void stage_expert(uint32_t layer, const expert_in_slot &one, product_item &up,

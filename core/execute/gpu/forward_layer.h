@@ -46,7 +46,7 @@ void forward<Device>::shared(uint32_t layer) {
 template <class Device>
 void forward<Device>::launch_shared(uint32_t layer) {
     const device_layer &own = weights_.layers[moe_layers_[layer]];
-    if (own.shared.gate) mlp(own.shared, b_.moe_input, own.shared_gate);
+    if (own.shared.gate) mlp(own.shared, b_.moe_input);
 }
 
 template <class Device>
@@ -98,6 +98,9 @@ void forward<Device>::route_logits(uint32_t layer) {
     const device_layer &own = weights_.layers[moe_layers_[layer]];
     std::vector<product_item> items;
     items.push_back(product(own.router, own.router_bias, b_.moe_input, b_.router, false));
+    // What the shared expert is multiplied by: a row more, of the same inputs.
+    if (own.shared_gate)
+        items.push_back(product(own.shared_gate, nullptr, b_.moe_input, b_.shared_gate, false));
     if (limits_.predict) {
         const device_layer &next = weights_.layers[moe_layers_[(layer + 1) % moe_layers_.size()]];
         items.push_back(
@@ -376,49 +379,63 @@ void forward<Device>::attend_with(attend_shape shape, const device_layer &own, u
                merge_kernel::shared_bytes_of(shape.splits));
 }
 
-// A dense layer or the shared expert, of all tokens, to shared_output; what that is multiplied by,
-// where there is such a matrix, to shared_gate.
+// A dense layer or the shared expert, of all tokens, to shared_output.
 template <class Device>
-void forward<Device>::mlp(const device_mlp &weights, const float *input, const matrix &gate) {
-    product_item items[] = {product(weights.gate, weights.gate_bias, input, b_.shared_inner, false),
-                            product(gate, nullptr, input, b_.shared_gate, false)};
-    product_item &up = items[0];
+void forward<Device>::mlp(const device_mlp &weights, const float *input) {
+    product_item up = product(weights.gate, weights.gate_bias, input, b_.shared_inner, false);
     up.second = weights.up;
     up.second_bias = weights.up_bias;
     up.end = product_end::activate;
     up.activation = config_.activation;
     up.limit = static_cast<float>(config_.activation_limit);
-    multiply({items, gate ? 2u : 1u}, tokens_);
+    multiply({&up, 1}, tokens_);
     product_item down =
         product(weights.down, weights.down_bias, b_.shared_inner, b_.shared_output, false);
     multiply({&down, 1}, tokens_);
 }
 
+// Of many tokens by tiles, but for rows in groups, which tiles do not know, and for few rows, such
+// as a router's: a tile is a block for 64 tokens, and a GPU has more multiprocessors.
 template <class Device>
 void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
     for (product_item &item : items) item.count = tokens;
-    if (tokens > few_tokens) {
-        for (const product_item &item : items) {
-            const bool plain = item.group_rows == 0;
-            if (plain && !item.second && !limits_.exact && device_.product_of_many(item, tokens))
-                continue;
-            with_any_type(item.weights.type, [&](auto type) {
-                const uint32_t x = ceil_div(item.rows, 64), z = ceil_div(tokens, 64);
-                if (!plain) {
-                    row_kernel<type(), few_tokens> rows;
-                    rows.items[rows.count++] = item;
-                    launch(rows, ceil_div(rows.groups_of(item), rows.threads / lanes), 1,
-                           ceil_div(tokens, few_tokens));
-                } else if (item.second)
-                    launch(tile_kernel<type(), true>{item}, x, 1, z,
-                           tile_kernel<type(), true>::shared_bytes);
-                else
-                    launch(tile_kernel<type(), false>{item}, x, 1, z,
-                           tile_kernel<type(), false>::shared_bytes);
-            });
+    if (tokens <= few_tokens) return multiply_by_rows(items, tokens);
+    const auto by_rows = [](const product_item &item) {
+        constexpr uint32_t tile = tile_kernel<usual_weights, false>::side;
+        return item.group_rows != 0 || (!item.second && item.rows <= tile);
+    };
+    while (!items.empty()) {
+        const product_item &item = items.front();
+        const bool plain = item.group_rows == 0 && !item.second && !limits_.exact;
+        const bool by_library = plain && device_.product_of_many(item, tokens);
+        size_t done = 1;
+        if (!by_library && by_rows(item)) {
+            done = static_cast<size_t>(std::ranges::find_if_not(items, by_rows) - items.begin());
+            multiply_by_rows(items.first(done), tokens);
+        } else if (!by_library) {
+            multiply_by_tiles(item, tokens);
         }
-        return;
+        items = items.subspan(done);
     }
+}
+
+template <class Device>
+void forward<Device>::multiply_by_tiles(const product_item &item, uint32_t tokens) {
+    with_any_type(item.weights.type, [&](auto type) {
+        const auto launch_with = [&](auto kernel) {
+            launch(kernel, ceil_div(item.rows, kernel.side), 1, ceil_div(tokens, kernel.side),
+                   kernel.shared_bytes);
+        };
+        if (item.second)
+            launch_with(tile_kernel<type(), true>{item});
+        else
+            launch_with(tile_kernel<type(), false>{item});
+    });
+}
+
+// Those of one type side by side are one launch.
+template <class Device>
+void forward<Device>::multiply_by_rows(std::span<const product_item> items, uint32_t tokens) {
     for (size_t first = 0; first < items.size();) {
         with_any_type(items[first].weights.type, [&](auto type) {
             const auto launch_with = [&](auto kernel) {
@@ -429,8 +446,8 @@ void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
                     kernel.make_room(items[first]);
                     kernel.items[kernel.count++] = items[first++];
                 }
-                launch(kernel, ceil_div(groups, kernel.threads / lanes), 1, 1,
-                       kernel.shared_bytes());
+                launch(kernel, ceil_div(groups, kernel.threads / lanes), 1,
+                       ceil_div(tokens, few_tokens), kernel.shared_bytes());
             };
             if (tokens == 1 && rows_have_room<type()>(items))
                 launch_with(row_kernel<type(), 1>{});
