@@ -32,6 +32,18 @@ std::string real_text(double value) {
     return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+// Which vectors a policy uses changes nothing that it decides: those that this processor lacks are
+// left to it.
+std::string there(const std::string &choice) {
+    if (choice == "avx512" && !has_avx512()) return "auto";
+#if defined(__x86_64__)
+    if (choice == "avx2" && !__builtin_cpu_supports("avx2")) return "auto";
+#else
+    if (choice == "avx2") return "auto";
+#endif
+    return choice;
+}
+
 // A value within the declared limits; large ranges are drawn near their lower end, where runs as
 // short as these see an effect.
 std::string value_of(random_stream &draws, const moorage_param &p) {
@@ -48,13 +60,22 @@ std::string value_of(random_stream &draws, const moorage_param &p) {
             return real_text(low + (high - low) * double(draws.below(9)) / 8);
         }
         default:
-            return format("\"{}\"", p.plugin_text_choices
-                                        ? one_of(draws, core::split(p.plugin_text_choices, '|'))
-                                        : std::string(p.plugin_text_default));
+            return format("\"{}\"",
+                          p.plugin_text_choices
+                              ? there(one_of(draws, core::split(p.plugin_text_choices, '|')))
+                              : std::string(p.plugin_text_default));
     }
 }
 
 }  // namespace
+
+bool has_avx512() {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
+#else
+    return false;
+#endif
+}
 
 config_maker::config_maker(const core::registry &known, std::filesystem::path demo)
     : known_(known), demo_(std::move(demo)) {

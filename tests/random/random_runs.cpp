@@ -86,7 +86,12 @@ void run_one(uint64_t seed, const random::config_maker &from, core::run_resource
     }
     if (!done) return fail(counts, seed, toml, done.failure().text);
     ++counts.ran;
-    if (hashes) std::cout << core::format("seed {} {:016x}\n", seed, hash_of(*done));
+    // What is computed depends in its last digits on the processor's vectors (decision 0010); the
+    // recorded hashes are of those of AVX512.
+    if (hashes && !config->model.empty() && !random::has_avx512())
+        std::cout << core::format("seed {} elsewhere\n", seed);
+    else if (hashes)
+        std::cout << core::format("seed {} {:016x}\n", seed, hash_of(*done));
     for (const std::string &broken : random::broken_invariants(*done, *config))
         fail(counts, seed, toml, broken);
     if (seed % 4 != 0) return;
