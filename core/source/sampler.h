@@ -27,7 +27,7 @@ public:
     explicit sampler(const sampling &how) : how_(how) {}
     // Each request has draws of its own, so that its text does not depend on those beside it.
     random_stream draws_of(uint64_t request) const {
-        return {how_.seed, 0x73616d706c65 ^ request << 48};
+        return {how_.seed, 0x73616d706c65 + request * 0x9e3779b97f4a7c15u};
     }
     int32_t operator()(std::span<const float> logits, random_stream &draws);
 
