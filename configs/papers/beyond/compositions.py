@@ -36,12 +36,14 @@ def options(text):
 
 
 def present(traces, given):
-    """Those whose file is there; says which are not."""
+    """Those whose file is there; says which are not. With --quick the one that is bundled."""
+    if given.quick:
+        return [one for one in traces if one.bundled]
     there = [one for one in traces if one.path(given.traces).exists()]
     for one in traces:
         if one not in there:
             print(f"left out: {one.name} ({one.file} is not in {given.traces})")
-    return there[:1] if given.quick else there
+    return there
 
 
 def run(given, config, trace, profile, more=()):

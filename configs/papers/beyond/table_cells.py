@@ -199,7 +199,7 @@ def summary(cells):
 def main():
     given = options()
     bounds.check()
-    traces = [one for one in TRACES if one.bundled] if given.quick else c.present(TRACES, given)
+    traces = c.present(TRACES, given)
     words = given.only.split()
 
     def wanted(one, profile, share):
