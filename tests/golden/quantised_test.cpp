@@ -99,9 +99,8 @@ std::vector<Value> values_of(const fs::path &path, const std::string &name) {
 // Fast arithmetic is as near to float64 as the library, whose activations have 8 bits too. One
 // prompt alone says little, as a router near its threshold makes an error ten times as large: the
 // nine of a file are taken together. For eight of them exact arithmetic, which is within 2e-6,
-// stands for float64. A twentieth more is let pass, where a code near a tie falls the other way
-// (qwen2moe-q4_0 1.04, deepseek2-old-q5_0 1.04, whose kv_b it multiplies before attention,
-// gpt-oss-mxfp4 1.02; the others at most 1.004, most much less than 1).
+// stands for float64. A twentieth more is let pass: even nine say little where a code near a tie
+// falls the other way (deepseek2-old-q5_0 1.03, over 200 prompts 0.96; `beside_llama --errors`).
 void check_fast(const fs::path &path) {
     CAPTURE(path.filename().string());
     const auto opened = open_or_fail(path);
@@ -137,7 +136,7 @@ void check_fast(const fs::path &path) {
 void check_texts(const fs::path &path) {
     CAPTURE(path.filename().string());
     const auto words = tokenizer::of_model(path);
-    REQUIRE_MESSAGE(words.ok(), words.failure().text);
+    REQUIRE_MESSAGE(words.ok(), (words.ok() ? "" : words.failure().text));
     REQUIRE(*words != nullptr);
     const auto mapped = mapped_file::open(reference_of(path));
     REQUIRE(mapped.ok());

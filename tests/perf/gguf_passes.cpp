@@ -4,10 +4,12 @@
 //   gguf_passes write FILE RECIPE [LAYERS]     bf16, q8_0, q4_0, q4_k_m, q6_k or mxfp4; 2 layers
 //   gguf_passes run FILE ARITHMETIC THREADS PROMPT TOKENS
 //                            exact, fast, or fast-vectors: without matrix registers
+//   gguf_passes errors FILE PROMPTS LENGTH LOGITS
 //
 // The second prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same
 // of TOKENS further ones, bytes of weights read for each of those, bytes per second that this
-// machine reads memory at just then.
+// machine reads memory at just then. The third prints how far fast arithmetic and the logits that
+// llama_logits wrote are from exact arithmetic, over as many prompts (tests/golden/quantised_test).
 #include <sys/resource.h>
 
 #include <chrono>
@@ -251,6 +253,51 @@ int run(char **given) {
     return 0;
 }
 
+// The distances of `is` from `expected`, squared, over the variance of these.
+double error_squared(std::span<const float> is, std::span<const float> expected) {
+    double apart = 0, sum = 0, squares = 0;
+    for (size_t i = 0; i < is.size(); ++i) {
+        apart += (double{is[i]} - expected[i]) * (double{is[i]} - expected[i]);
+        sum += expected[i];
+        squares += double{expected[i]} * expected[i];
+    }
+    return apart / (squares - sum * sum / static_cast<double>(is.size()));
+}
+
+int errors(char **given) {
+    const auto opened = open_model(given[0]);
+    if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
+    const model &of = **opened;
+    const auto prompts = static_cast<uint32_t>(std::atoi(given[1]));
+    const auto length = static_cast<uint32_t>(std::atoi(given[2]));
+    const uint32_t vocabulary_of = of.config().vocabulary;
+    std::vector<float> theirs(size_t{length} * vocabulary_of);
+    std::ifstream file(given[3], std::ios::binary);
+    cpu_model_limits limits;
+    limits.tokens_max = limits.outputs_max = length;
+    limits.context_max = length;
+    thread_pool exactly(2, arithmetic::exact), fast(2, arithmetic::fast);
+    auto exact = cpu_model::create(of, exactly, limits),
+         rounded = cpu_model::create(of, fast, limits);
+    if (!exact || !rounded) return std::fprintf(stderr, "%s has no room\n", given[0]), 1;
+    forward exact_pass(**exact, of), rounded_pass(**rounded, of);
+    std::mt19937 random(1);
+    std::vector<int32_t> ids(length);
+    double own = 0, library = 0;
+    for (uint32_t prompt = 0; prompt < prompts; ++prompt) {
+        for (int32_t &id : ids) id = static_cast<int32_t>(random() % vocabulary_of);
+        if (!file.read(reinterpret_cast<char *>(theirs.data()),
+                       static_cast<std::streamsize>(theirs.size() * sizeof(float))))
+            return std::fprintf(stderr, "%s: too short\n", given[3]), 1;
+        exact_pass(prompt_pass(ids, 0, 0, true));
+        rounded_pass(prompt_pass(ids, 0, 0, true));
+        own += error_squared((*rounded)->logits(), (*exact)->logits());
+        library += error_squared(theirs, (*exact)->logits());
+    }
+    std::printf("%.6f %.6f\n", std::sqrt(own / prompts), std::sqrt(library / prompts));
+    return 0;
+}
+
 }  // namespace
 
 int main(int count, char **given) {
@@ -262,8 +309,10 @@ int main(int count, char **given) {
                 return writer(one, given[2], static_cast<uint32_t>(layers))() ? 0 : 1;
             }
     if (what == "run" && count == 7) return run(given + 2);
+    if (what == "errors" && count == 6) return errors(given + 2);
     std::fprintf(stderr,
                  "gguf_passes write FILE RECIPE [LAYERS]\n"
-                 "gguf_passes run FILE exact|fast|fast-vectors THREADS PROMPT TOKENS\n");
+                 "gguf_passes run FILE exact|fast|fast-vectors THREADS PROMPT TOKENS\n"
+                 "gguf_passes errors FILE PROMPTS LENGTH LOGITS\n");
     return 2;
 }

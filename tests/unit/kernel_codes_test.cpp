@@ -66,18 +66,22 @@ uint32_t columns_for(std::mt19937_64 &random, weight_type type, uint32_t most) {
 }
 
 void run(thread_pool &pool, uint32_t tokens, const random_matrix &weights, float_rows &input,
-         const std::vector<float> &bias, float_rows &output) {
-    const product one{&weights.view(), input.view(), output.view(), bias};
+         const std::vector<float> &bias, bool finely, float_rows &output) {
+    const product one{.weights = &weights.view(),
+                      .input = input.view(),
+                      .output = output.view(),
+                      .bias = bias,
+                      .finely = finely};
     multiply(pool, tokens, {&one, 1});
 }
 
 void check_values(const random_matrix &weights, float_rows &input, uint32_t tokens,
-                  const std::vector<float> &bias, const float_rows &output) {
+                  const std::vector<float> &bias, bool finely, const float_rows &output) {
     const uint32_t columns = weights.view().columns;
+    const bool wide = format_of(weights.view().type).block == 32 && !finely;
     uint32_t wrong = 0;
     for (uint32_t t = 0; t < tokens; ++t) {
-        const std::vector<double> x =
-            rounded(&input.at(t, 0), columns, format_of(weights.view().type).block == 32 ? 32 : 16);
+        const std::vector<double> x = rounded(&input.at(t, 0), columns, wide ? 32 : 16);
         for (uint32_t r = 0; r < weights.view().rows; ++r) {
             double sum = bias.empty() ? 0 : bias[r], size = std::abs(sum);
             for (uint32_t c = 0; c < columns; ++c) {
@@ -86,8 +90,7 @@ void check_values(const random_matrix &weights, float_rows &input, uint32_t toke
                 size += 4 * std::abs(weights.at(r, c) * x[c]);
             }
             // Sums of 32 activations are rounded to binary16 where minimums meet them.
-            const bool halves = code_format_of(weights.view().type).offsets &&
-                                format_of(weights.view().type).block == 32;
+            const bool halves = code_format_of(weights.view().type).offsets && wide;
             wrong += !(std::abs(output.at(t, r) - sum) <= (halves ? 5e-4 : 2e-6) * (size + 1e-3));
         }
     }
@@ -105,16 +108,20 @@ TEST_CASE("every format in codes, few tokens and many") {
             random_matrix weights(random, type, 1 + random() % 70, columns, random() % 9);
             float_rows input(random, tokens, columns);
             const auto bias = random_floats(random, round % 2 ? weights.view().rows : 0);
+            const bool finely = round % 3 == 2;
             std::map<bool, float_rows> kept;  // by whether multiply-adds round once
             with_each_target([&](const std::string &target) {
                 float_rows got(tokens, weights.view().rows), apart = got, threads = got;
-                run(one, tokens, weights, input, bias, got);
-                check_values(weights, input, tokens, bias, got);
-                run(three, tokens, weights, input, bias, threads);
+                run(one, tokens, weights, input, bias, finely, got);
+                check_values(weights, input, tokens, bias, finely, got);
+                run(three, tokens, weights, input, bias, finely, threads);
                 CHECK(got.same_bits(threads));
                 for (uint32_t t = 0; t < tokens; ++t) {
-                    const product alone{
-                        &weights.view(), {&input.at(t, 0), 1}, {&apart.at(t, 0), 1}, bias};
+                    const product alone{.weights = &weights.view(),
+                                        .input = {&input.at(t, 0), 1},
+                                        .output = {&apart.at(t, 0), 1},
+                                        .bias = bias,
+                                        .finely = finely};
                     multiply(one, 1, {&alone, 1});
                 }
                 CHECK(got.same_bits(apart));
@@ -313,8 +320,8 @@ TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in ro
         const auto bias = random_floats(random, round % 2 ? weights.view().rows : 0);
         with_each_kind_of_pairs([&] {
             float_rows got(tokens, weights.view().rows), threads = got;
-            run(one, tokens, weights, input, bias, got);
-            run(three, tokens, weights, input, bias, threads);
+            run(one, tokens, weights, input, bias, false, got);
+            run(three, tokens, weights, input, bias, false, threads);
             CHECK(got.same_bits(threads));
             const bool rounds = tokens > STREAM_TOKENS_MAX && vector_pair_panels() != nullptr;
             uint32_t wrong = 0;
@@ -405,7 +412,7 @@ TEST_CASE("a number that is none reaches every sum that it belongs to and no oth
     for (const uint32_t tokens : {3u, 20u}) {
         float_rows input(random, tokens, 512), output(tokens, 20);
         input.at(2, 300) = INFINITY;
-        run(pool, tokens, weights, input, {}, output);
+        run(pool, tokens, weights, input, {}, false, output);
         for (uint32_t t = 0; t < tokens; ++t)
             for (uint32_t r = 0; r < 20; ++r) CHECK(std::isnan(output.at(t, r)) == (t == 2));
     }

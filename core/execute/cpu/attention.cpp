@@ -268,11 +268,15 @@ void attention_block::latent(uint32_t layer, const attention_weights &weights, c
         const product second{&weights.query_b, low, query};
         multiply(pool_, tokens_, {&second, 1});
     }
+    // A whole kv_b is meant for latents, of which each is rounded and the mean taken after: queries
+    // and means stay as they are, and are nearer.
+    const bool halves = static_cast<bool>(weights.key_up);
     products_.clear();
     for (uint32_t head = 0; head < of.heads; ++head)
-        products_.push_back({&latent_[layer].key_up[head],
-                             {query.data + head * of.head_dim, query.stride},
-                             {absorbed_.data() + head * (rank + rotated), wide.absorbed}});
+        products_.push_back({.weights = &latent_[layer].key_up[head],
+                             .input = {query.data + head * of.head_dim, query.stride},
+                             .output = {absorbed_.data() + head * (rank + rotated), wide.absorbed},
+                             .rounds = halves});
     multiply(pool_, tokens_, products_);
     each_token(pool_, tokens_, [&](uint32_t token) { finish_latent(token, weights, layer); });
 
@@ -284,9 +288,6 @@ void attention_block::latent(uint32_t layer, const attention_weights &weights, c
     call.output = {latent_out_.data(), wide.latent_out};
     attend_to_cache(layer, call);
 
-    // A whole kv_b is meant for latents, of which each is rounded and the mean taken after: the
-    // mean, rounded, would be further off.
-    const bool halves = static_cast<bool>(weights.key_up);
     products_.clear();
     for (uint32_t head = 0; head < of.heads; ++head)
         products_.push_back({.weights = &latent_[layer].value_up[head],

@@ -466,10 +466,11 @@ void cpu_model::head() {
         normalise(s.config.norm, s.weights.final_norm, epsilon, 1, s.config.hidden,
                   {&s.residual[s.outputs[i] * hidden], hidden},
                   {&s.output_states[i * hidden], hidden});
-    const product out{&s.weights.head,
-                      s.of(s.output_states),
-                      {s.logits.data(), s.config.vocabulary},
-                      s.weights.head_bias};
+    const product out{.weights = &s.weights.head,
+                      .input = s.of(s.output_states),
+                      .output = {s.logits.data(), s.config.vocabulary},
+                      .bias = s.weights.head_bias,
+                      .finely = true};
     multiply(s.pool, count, {&out, 1});
     if (s.config.logits_divisor == 1) return;
     const auto divisor = static_cast<float>(s.config.logits_divisor);

@@ -35,6 +35,7 @@ struct product {
     rows output;
     std::span<const float> bias = {};
     bool rounds = true;  // in fast arithmetic, activations as the weights' format has it
+    bool finely = false;  // then 16 of them share a scale, whatever the format has
 };
 // Independent products of the same tokens, in one parallel loop. One token: a matrix-vector kernel
 // that streams the weights; many: a blocked one.

@@ -10,13 +10,14 @@ namespace moorage::core {
 namespace {
 
 code_layout layout_of(const product &of) {
-    return {of.weights->columns, of.weights->columns, shared_columns(of.weights->type)};
+    return {of.weights->columns, of.weights->columns,
+            of.finely ? CODE_BLOCK : shared_columns(of.weights->type)};
 }
 // The first product with the same input, rounded alike.
 size_t same_rounded(std::span<const product> all, size_t job) {
-    const uint32_t shared = shared_columns(all[job].weights->type);
+    const uint32_t shared = layout_of(all[job]).shared;
     for (size_t other = 0; other < job; ++other)
-        if (same_input(all[other], all[job]) && shared_columns(all[other].weights->type) == shared)
+        if (same_input(all[other], all[job]) && layout_of(all[other]).shared == shared)
             return other;
     return job;
 }
