@@ -4,6 +4,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/host/kinds.h"
 #include "tools/moorage/check/check.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -106,11 +107,13 @@ int plugins_check(const plugins_check_options &given) {
     }
     core::settings params;
     for (const std::string &text : options.params) {
-        constexpr std::string_view kind = "wire.";
-        const bool is_key = text.starts_with(kind);
-        if (!is_key) tell_old("--param " + text, format("--param {}{}", kind, text));
-        auto one = parse_setting(std::string_view(text).substr(is_key ? kind.size() : 0),
-                                 format("--param {}", text));
+        std::string whole = text;
+        const std::string kind = text.substr(0, text.find('.'));
+        if (std::ranges::find(core::kinds, kind) == std::end(core::kinds)) {
+            whole = "wire." + text;
+            tell_old("--param " + text, "--param " + whole);
+        }
+        auto one = parse_setting(whole, format("--param {}", text));
         if (!one) return fail(one.failure());
         params.push_back(std::move(*one));
     }

@@ -69,8 +69,8 @@ void add_check(parser &to, plugins_check_options &o) {
         ->capture_default_str();
     add_json(*at, o.json, "what was found");
     at->add_flag("--all", o.verbose, "print every test, not only those that did not pass");
-    at->add_option("--param", o.params, "a parameter, for the tests of wires; repeatable")
-        ->type_name("wire.KEY=VALUE")
+    at->add_option("--param", o.params, "a parameter, for the policies of a kind; repeatable")
+        ->type_name("KIND.KEY=VALUE")
         ->take_all()
         ->expected(1);
     at->add_option("--address", o.address, "where a wire listens in its tests")

@@ -67,8 +67,8 @@ public:
         if (plugin) calls_.destroy(plugin);
         instance() = nullptr;
     }
-    status make() {
-        auto values = core::check_parameters("policy under test", of_.params, {});
+    status make(const core::settings &params) {
+        auto values = core::check_parameters("policy under test", of_.params, params);
         if (!values) return values.failure();
         const auto typed = core::typed_values(of_.params, *values);
         services_.random = core::policy_stream(services_.where.seed, of_.name());
@@ -186,11 +186,12 @@ core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
 }
 
 core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
+                                                      const core::settings &params,
                                                       const core::environment &where) {
     auto made = std::make_unique<first_host>(of, where);
     made->owner = owner_of(of);
     made->lossy = (of.descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
-    if (auto done = made->make(); !done) return done.failure();
+    if (auto done = made->make(params); !done) return done.failure();
     return std::unique_ptr<actor>(std::move(made));
 }
 

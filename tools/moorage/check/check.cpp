@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "core/base/text.h"
 #include "core/host/library.h"
+#include "core/host/parameters.h"
 #include "tools/moorage/check/child.h"
 #include "tools/moorage/check/tests.h"
 
@@ -33,6 +35,39 @@ core::result<std::vector<const core::policy *>> policies_of(core::registry &load
                  true};
 }
 
+// The key of `given`, KIND.KEY or KIND.NAME.KEY, where it is one of this policy's.
+std::optional<std::string> key_for(const core::policy &one, const core::setting &given) {
+    const size_t dot = given.key.find('.');
+    if (!one.is(given.key.substr(0, dot))) return std::nullopt;
+    const std::string key = given.key.substr(dot + 1), own = std::string(one.name()) + ".";
+    if (key.starts_with(own)) return key.substr(own.size());
+    return key.find('.') != std::string::npos ? std::nullopt : std::optional(key);
+}
+
+core::settings params_of(const core::policy &one, const core::settings &given) {
+    core::settings found;
+    for (const core::setting &each : given)
+        if (auto key = key_for(one, each))
+            found.push_back({std::move(*key), each.value, each.place});
+    return found;
+}
+
+// Each is for a policy under test, which takes it.
+core::status check_params(const std::vector<const core::policy *> &policies,
+                          const core::settings &given) {
+    for (const core::setting &each : given)
+        if (std::ranges::none_of(
+                policies, [&](const core::policy *of) { return key_for(*of, each).has_value(); }))
+            return error{format("{}: no policy under test is of this kind and name", each.place),
+                         true};
+    for (const core::policy *of : policies) {
+        const auto values = core::check_parameters("policy " + std::string(of->name()), of->params,
+                                                   params_of(*of, given));
+        if (!values) return error{values.failure().text, true};
+    }
+    return core::success();
+}
+
 class session {
 public:
     explicit session(const options &what) : what_(what) {}
@@ -52,15 +87,17 @@ public:
 
 private:
     verdict in_child(const test &one, const std::string &policy_name) const {
-        subject of{what_.file,   policy_name,        nullptr,    what_.seed,
-                   what_.params, what_.wire_address, what_.large};
+        subject of{what_.file, policy_name,        nullptr,    what_.seed,
+                   {},         what_.wire_address, what_.large};
         if (one.over == test::scope::library) return one.run(of);
         core::registry loaded;
         const std::filesystem::path files[] = {what_.file};
         if (auto scanned = loaded.scan(files); !scanned) return failed(scanned.failure().text);
         for (const core::policy &candidate : loaded.policies())
             if (candidate.name() == policy_name) of.policy = &candidate;
-        return of.policy ? one.run(of) : failed("the library does not load a second time");
+        if (of.policy == nullptr) return failed("the library does not load a second time");
+        of.params = params_of(*of.policy, what_.params);
+        return one.run(of);
     }
     const options &what_;
     std::vector<test_result> results_;
@@ -208,6 +245,7 @@ core::result<std::vector<test_result>> run_checks(const options &what) {
     core::registry loaded;
     const auto policies = policies_of(loaded, what);
     if (!policies) return policies.failure();
+    if (auto good = check_params(*policies, what.params); !good) return good.failure();
     for (const core::policy *one : *policies)
         run_on_policy(over, std::string(one->name()), one->is("wire"));
     return over.take();

@@ -35,7 +35,7 @@ struct subject {
     std::string policy_name;               // empty for tests of the library
     const core::policy *policy = nullptr;  // loaded, except in tests of the library
     uint64_t seed = 1;
-    core::settings params{};  // of the policy; only tests of wires use them
+    core::settings params{};  // that instances are made with
     std::string wire_address;
     bool large = false;
 };
@@ -66,8 +66,8 @@ struct options {
     std::string policy, only;  // empty: all
     uint64_t seed = 1;
     double timeout_s = 10;
-    // For wires: their parameters, where they can listen, and whether messages of 1 GiB are tried.
-    core::settings params{};
+    core::settings params{};  // keys are KIND.KEY: for the policies of a kind
+    // For wires: where they can listen, and whether messages of 1 GiB are tried.
     std::string wire_address = "127.0.0.1:0";
     bool large = false;
 };

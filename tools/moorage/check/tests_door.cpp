@@ -73,7 +73,7 @@ verdict descriptor_consistency(const subject &of) {
             return failed(
                 format("descriptor({}) answers differently each time; return a static record", i));
     world place(first_world(of));
-    auto made = hosted_actor(*of.policy, {}, place.environment());
+    auto made = hosted_actor(*of.policy, of.params, place.environment());
     if (!made) return failed(made.failure().text);
     std::vector<std::string> ids{MOORAGE_INTERFACE_OBSERVER, MOORAGE_INTERFACE_FACTS,
                                  MOORAGE_INTERFACE_REPLAY};
@@ -98,7 +98,7 @@ verdict calls_found(const subject &of) {
 
 verdict unknown_interface_null(const subject &of) {
     world place(first_world(of));
-    auto made = hosted_actor(*of.policy, {}, place.environment());
+    auto made = hosted_actor(*of.policy, of.params, place.environment());
     if (!made) return failed(made.failure().text);
     moorage_plugin *plugin = (*made)->plugin;
     for (const char *id :
@@ -110,7 +110,7 @@ verdict unknown_interface_null(const subject &of) {
 
 verdict id_trailing_garbage_null(const subject &of) {
     world place(first_world(of));
-    auto made = hosted_actor(*of.policy, {}, place.environment());
+    auto made = hosted_actor(*of.policy, of.params, place.environment());
     if (!made) return failed(made.failure().text);
     moorage_plugin *plugin = (*made)->plugin;
     for (uint32_t i = 0; i < of.policy->descriptor->kind_count; ++i) {

@@ -34,7 +34,7 @@ std::vector<world_options> usual_worlds(const subject &of) {
 }
 
 core::result<std::unique_ptr<actor>> active_actor(const subject &of, world &place) {
-    auto made = hosted_actor(*of.policy, {}, place.environment());
+    auto made = hosted_actor(*of.policy, of.params, place.environment());
     if (!made) return made.failure();
     if (auto active = (*made)->activate(place.limits); !active) return active.failure();
     return made;
@@ -60,7 +60,7 @@ verdict create_destroy_repeat(const subject &of) {
     world place(first_world(of));
     std::vector<std::unique_ptr<actor>> several;
     for (int i = 0; i < 100; ++i) {
-        auto made = hosted_actor(*of.policy, {}, place.environment());
+        auto made = hosted_actor(*of.policy, of.params, place.environment());
         if (!made) return failed(format("create number {}: {}", i + 1, made.failure().text));
         if (i % 2)
             if (auto active = (*made)->activate(place.limits); !active)
@@ -84,7 +84,7 @@ verdict activate_limits_extremes(const subject &of) {
     worlds[5].per_layer = true, worlds[5].slots = worlds[5].layers;  // one each
     for (const world_options &o : worlds) {
         world place(o);
-        auto made = hosted_actor(*of.policy, {}, place.environment());
+        auto made = hosted_actor(*of.policy, of.params, place.environment());
         if (!made) return failed(made.failure().text);
         const auto active = (*made)->activate(place.limits);
         if (!active && active.failure().text.ends_with("no text given"))
@@ -98,7 +98,7 @@ verdict activate_limits_extremes(const subject &of) {
 verdict step_before_activate_refused(const subject &of) {
     world place(first_world(of));
     const auto environment = place.environment();
-    auto made = hosted_actor(*of.policy, {}, environment);
+    auto made = hosted_actor(*of.policy, of.params, environment);
     if (!made) return failed(made.failure().text);
     (*made)->deactivate();  // not active: must change nothing
     if (auto first = (*made)->activate(place.limits); !first) return failed(first.failure().text);
@@ -146,7 +146,7 @@ verdict leak(const subject &of) {
 verdict older_host_tables(const subject &of) {
     for (world_options o : {usual_worlds(of)[0], usual_worlds(of)[1]}) {
         world place(o);
-        auto made = first_host_actor(*of.policy, place.environment());
+        auto made = first_host_actor(*of.policy, of.params, place.environment());
         if (!made && made.failure().text.empty())
             return failed("create refuses the first host there was without a text; call set_error");
         if (!made) return skipped(format("needs a newer host: {}", made.failure().text));

@@ -103,7 +103,7 @@ verdict params_out_of_range(const subject &of) {
                     format("the host accepts a value of {} beyond its declaration", p.plugin_key));
     if (core::check_parameters("policy", declared, {setting{"no_such_key_x", int64_t{1}, "check"}}))
         return failed("the host accepts an unknown key");
-    const auto values = core::check_parameters("policy", declared, {});
+    const auto values = core::check_parameters("policy", declared, of.params);
     const auto typed = core::typed_values(declared, *values);
     auto fewer = typed, more = typed;
     if (!fewer.empty()) fewer.pop_back();
@@ -130,9 +130,11 @@ verdict params_fuzz(const subject &of) {
     const int times = of.policy->is("placement") ? 16 : 32;
     for (int i = 0; i < times; ++i) {
         world place(o);
-        core::settings given;
+        core::settings given = of.params;  // stay as they are
         std::string text;
         for (const moorage_param &p : of.policy->params) {
+            if (std::ranges::find(of.params, p.plugin_key, &setting::key) != of.params.end())
+                continue;
             given.push_back({p.plugin_key, draw_value(p, draw), "check"});
             std::visit(
                 [&](const auto &v) {

@@ -173,7 +173,7 @@ private:
 };
 
 core::result<std::unique_ptr<actor>> actor_in(const subject &of, replay_world &place) {
-    auto made = hosted_actor(*of.policy, {}, place.environment());
+    auto made = hosted_actor(*of.policy, of.params, place.environment());
     if (!made) return made.failure();
     if (auto active = (*made)->activate(place.limits()); !active) return active.failure();
     return made;
