@@ -145,9 +145,11 @@ void expect_broken(const broken_rule &rule) {
     const std::string name = std::string(rule.library) + " in " + rule.test;
     CAPTURE(name);
     const fs::path library = build / "bad" / (std::string(rule.library) + ".so");
-    const bool waits =
-        std::string(rule.library) == "hangs" || std::string(rule.library) == "wire_deaf_to_wake";
-    const auto done = check(quoted(library) + " --timeout " + (waits ? "1" : "60") +
+    const std::string of = rule.library;
+    const char *limit_s = moorage::test::sanitized ? "60" : "20";
+    if (of.starts_with("wire_")) limit_s = moorage::test::sanitized ? "20" : "10";
+    if (of == "hangs" || of == "wire_deaf_to_wake") limit_s = "1";
+    const auto done = check(quoted(library) + " --timeout " + limit_s +
                             (rule.only ? std::string(" --only ") + rule.test : ""));
     REQUIRE(done.report.is_object());
     std::string outcome, text, clock;

@@ -10,6 +10,7 @@
 #include "core/host/parameters.h"
 #include "tools/moorage/check/child.h"
 #include "tools/moorage/check/tests.h"
+#include "tools/moorage/check/wire_end.h"
 
 namespace moorage::check {
 
@@ -97,6 +98,7 @@ private:
             if (candidate.name() == policy_name) of.policy = &candidate;
         if (of.policy == nullptr) return failed("the library does not load a second time");
         of.params = params_of(*of.policy, what_.params);
+        patience = std::max(1.0, what_.timeout_s / options{}.timeout_s);
         return one.run(of);
     }
     const options &what_;
