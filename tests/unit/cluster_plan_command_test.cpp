@@ -183,6 +183,7 @@ TEST_CASE("a plan's file that is damaged is told, and a drain that was none is n
     CHECK(damaged.code == 1);
     CHECK(damaged.out.empty());
     CHECK(damaged.says("registry/plan is damaged: "));
+    CHECK(damaged.says("there is no plan to show: nodes go on"));
     CHECK(damaged.says("spoiled"));
 }
 

@@ -204,9 +204,10 @@ double number_at(const json &of, const char *key) {
 int show_plan(const plan_arguments &given) {
     cluster_view all;
     if (const status opened = all.open(given); !opened) return fail(opened.failure());
-    if (const std::string &damaged = all.state().damaged; !damaged.empty())
-        return fail({damaged + "; nodes go on with the plan that they have, and write it with the "
-                               "next change (cluster rebalance)"});
+    if (!all.state().damaged.empty())  // and told as it was read
+        return fail(
+            {"there is no plan to show: nodes go on with the one that they have, and write it "
+             "with the next change (cluster rebalance)"});
     if (given.json_file != "-") {
         print(format("epoch {} by {}{}; {} experts of {}\n", all.plan().epoch,
                      all.has_registry() ? all.at().where() : "the file",
