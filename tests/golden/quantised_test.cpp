@@ -14,6 +14,7 @@
 #include "core/model/tokenizer.h"
 #include "tests/golden/golden_fixture.h"
 #include "tests/skip.h"
+#include "tests/squared_error.h"
 
 namespace quantised_test {
 
@@ -29,14 +30,7 @@ const fs::path here = fs::path(MOORAGE_SOURCE_DIR) / "tests/golden/quantised",
 // Root mean square of the difference, over the standard deviation of the reference.
 double rms_error(std::span<const float> is, std::span<const float> expected) {
     REQUIRE(is.size() == expected.size());
-    double apart = 0, sum = 0, squares = 0;
-    for (size_t i = 0; i < is.size(); ++i) {
-        apart += (double{is[i]} - expected[i]) * (double{is[i]} - expected[i]);
-        sum += expected[i];
-        squares += double{expected[i]} * expected[i];
-    }
-    const auto count = static_cast<double>(is.size());
-    return std::sqrt(apart / (squares - sum * sum / count));
+    return std::sqrt(squared_error(is, expected));
 }
 
 // The files that a model is opened by.

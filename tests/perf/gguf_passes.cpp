@@ -27,6 +27,8 @@
 #include "core/execute/cpu/machine_speed.h"
 #include "core/model/model.h"
 #include "core/source/sampler.h"
+#include "tests/perf/random_prompts.h"
+#include "tests/squared_error.h"
 #include "tests/unit/gguf_files.h"
 
 namespace {
@@ -253,17 +255,6 @@ int run(char **given) {
     return 0;
 }
 
-// The distances of `is` from `expected`, squared, over the variance of these.
-double error_squared(std::span<const float> is, std::span<const float> expected) {
-    double apart = 0, sum = 0, squares = 0;
-    for (size_t i = 0; i < is.size(); ++i) {
-        apart += (double{is[i]} - expected[i]) * (double{is[i]} - expected[i]);
-        sum += expected[i];
-        squares += double{expected[i]} * expected[i];
-    }
-    return apart / (squares - sum * sum / static_cast<double>(is.size()));
-}
-
 int errors(char **given) {
     const auto opened = open_model(given[0]);
     if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
@@ -281,18 +272,17 @@ int errors(char **given) {
          rounded = cpu_model::create(of, fast, limits);
     if (!exact || !rounded) return std::fprintf(stderr, "%s has no room\n", given[0]), 1;
     forward exact_pass(**exact, of), rounded_pass(**rounded, of);
-    std::mt19937 random(1);
-    std::vector<int32_t> ids(length);
+    random_prompts drawn(length, vocabulary_of);
     double own = 0, library = 0;
     for (uint32_t prompt = 0; prompt < prompts; ++prompt) {
-        for (int32_t &id : ids) id = static_cast<int32_t>(random() % vocabulary_of);
+        const std::vector<int32_t> &ids = drawn.next();
         if (!file.read(reinterpret_cast<char *>(theirs.data()),
                        static_cast<std::streamsize>(theirs.size() * sizeof(float))))
             return std::fprintf(stderr, "%s: too short\n", given[3]), 1;
         exact_pass(prompt_pass(ids, 0, 0, true));
         rounded_pass(prompt_pass(ids, 0, 0, true));
-        own += error_squared((*rounded)->logits(), (*exact)->logits());
-        library += error_squared(theirs, (*exact)->logits());
+        own += moorage::test::squared_error((*rounded)->logits(), (*exact)->logits());
+        library += moorage::test::squared_error(theirs, (*exact)->logits());
     }
     std::printf("%.6f %.6f\n", std::sqrt(own / prompts), std::sqrt(library / prompts));
     return 0;

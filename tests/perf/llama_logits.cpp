@@ -7,21 +7,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
-#include <vector>
 
-#include "ggml-backend.h"
-#include "llama.h"
+#include "llama_library.h"
+#include "random_prompts.h"
 
 int main(int count, char **given) {
     if (count != 6) return 2;
-    llama_log_set(
-        [](ggml_log_level level, const char *text, void *) {
-            if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-        },
-        nullptr);
-    ggml_backend_load_all_from_path(given[1]);
-    llama_backend_init();
+    open_llama_library(given[1]);
     const int prompts = std::atoi(given[3]), length = std::atoi(given[4]);
     llama_model *model = llama_model_load_from_file(given[2], llama_model_default_params());
     if (model == nullptr) return 1;
@@ -34,12 +26,13 @@ int main(int count, char **given) {
     FILE *out = std::fopen(given[5], "wb");
     if (context == nullptr || out == nullptr) return 1;
     const auto words = static_cast<uint32_t>(llama_vocab_n_tokens(llama_model_get_vocab(model)));
-    std::mt19937 random(1);
+    random_prompts drawn(static_cast<uint32_t>(length), words);
     llama_batch batch = llama_batch_init(length, 0, 1);
     batch.n_tokens = length;
     for (int prompt = 0; prompt < prompts; ++prompt) {
+        const auto &ids = drawn.next();
         for (int i = 0; i < length; ++i) {
-            batch.token[i] = static_cast<llama_token>(random() % words);
+            batch.token[i] = ids[static_cast<size_t>(i)];
             batch.pos[i] = i;
             batch.n_seq_id[i] = 1;
             batch.seq_id[i][0] = 0;

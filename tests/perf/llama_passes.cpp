@@ -19,8 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "ggml-backend.h"
-#include "llama.h"
+#include "llama_library.h"
 
 namespace {
 
@@ -106,13 +105,7 @@ private:
 
 int main(int count, char **given) {
     if (count < 6) return 2;
-    llama_log_set(
-        [](ggml_log_level level, const char *text, void *) {
-            if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
-        },
-        nullptr);
-    ggml_backend_load_all_from_path(given[1]);
-    llama_backend_init();
+    open_llama_library(given[1]);
     const int threads = std::atoi(given[3]), prompt = std::atoi(given[4]),
               tokens = std::atoi(given[5]);
     split of;
