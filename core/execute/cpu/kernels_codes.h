@@ -70,7 +70,7 @@ constexpr uint32_t shared_columns(weight_type type) {
 // How the columns of a row are cut.
 struct code_layout {
     uint32_t columns, part;  // part: columns of every part but the last
-    uint32_t shared;         // shared_columns() of the weights
+    uint32_t shared;         // shared_columns() of the weights, or 16 (product::finely)
     uint32_t chunks_of_part() const { return (part + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS; }
     uint32_t parts() const { return (columns + part - 1) / part; }
     uint32_t chunks() const { return parts() * chunks_of_part(); }  // the last part may need fewer

@@ -88,8 +88,11 @@ public:
 
 private:
     verdict in_child(const test &one, const std::string &policy_name) const {
-        subject of{what_.file, policy_name,        nullptr,    what_.seed,
-                   {},         what_.wire_address, what_.large};
+        subject of{.file = what_.file,
+                   .policy_name = policy_name,
+                   .seed = what_.seed,
+                   .wire_address = what_.wire_address,
+                   .large = what_.large};
         if (one.over == test::scope::library) return one.run(of);
         core::registry loaded;
         const std::filesystem::path files[] = {what_.file};

@@ -66,7 +66,7 @@ struct options {
     std::string policy, only;  // empty: all
     uint64_t seed = 1;
     double timeout_s = 10;
-    core::settings params{};  // keys are KIND.KEY: for the policies of a kind
+    core::settings params{};  // keys are KIND.KEY or KIND.NAME.KEY
     // For wires: where they can listen, and whether messages of 1 GiB are tried.
     std::string wire_address = "127.0.0.1:0";
     bool large = false;

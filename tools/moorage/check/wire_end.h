@@ -85,6 +85,7 @@ private:
 
 // By how much --timeout is longer than usual: waits within a test are too.
 inline double patience = 1;
+
 // Loops `turn` until `done` or for so long, then says what did not come about.
 template <class Turn, class Done>
 core::status until(const char *what, Turn &&turn, Done &&done, double limit_s = 5) {
