@@ -13,29 +13,30 @@ namespace {
 constexpr double bytes_max = 1e13, tokens_max = 1 << 24, count_max = 1 << 20, rate_max = 1e9;
 constexpr double time_ms_max = 1e9, time_ms_min = 1e-9, bits_min = 0.1, rate_min = 1e-3;
 
-// Cells of one row, and the first that could not be read.
+// Cells of one row; of those that could not be read, the first is kept in `unreadable`.
 class row_reader {
 public:
-    row_reader(const csv_table &table, size_t row) : table_(table), row_(row) {}
+    row_reader(const csv_table &table, size_t row, std::string &unreadable)
+        : table_(table), row_(row), unreadable_(unreadable) {}
 
     void read(const char *column, std::string &out) { out = table_.cell(row_, column); }
     void read(const char *column, double &out, double max, double min = 0) {
-        if (!done_) return;
         const auto value = table_.number(row_, column, unknown, max, min);
         if (value)
             out = *value;
         else
-            done_ = value.failure();
+            keep(value.failure().text);
     }
-    void fail(const std::string &what) {
-        if (done_) done_ = error{format("{}: {}", table_.place(row_), what), true};
-    }
-    const status &done() const { return done_; }
+    void fail(const std::string &what) { keep(format("{}: {}", table_.place(row_), what)); }
 
 private:
+    void keep(const std::string &why) {
+        if (unreadable_.empty()) unreadable_ = why;
+    }
+
     const csv_table &table_;
     size_t row_;
-    status done_ = success();
+    std::string &unreadable_;
 };
 
 void read_machine(row_reader &row, measurement &one) {
@@ -116,8 +117,8 @@ result<std::vector<measurement>> read_measurements(const csv_table &table) {
     std::vector<measurement> all;
     std::set<std::string> ids;
     for (size_t at = 0; at < table.rows(); ++at) {
-        row_reader row(table, at);
         measurement one;
+        row_reader row(table, at, one.unreadable);
         one.place = table.place(at);
         row.read("id", one.id);
         row.read("group", one.group);
@@ -127,9 +128,9 @@ result<std::vector<measurement>> read_measurements(const csv_table &table) {
         read_model(row, one);
         read_machine(row, one);
         read_work(row, one);
-        if (one.id.empty()) row.fail("id is empty; pairs name rows by it");
-        if (!ids.insert(one.id).second) row.fail(format("id {} is there twice", shown(one.id)));
-        if (!row.done()) return row.done().failure();
+        if (one.id.empty()) return error{one.place + ": id is empty; pairs name rows by it", true};
+        if (!ids.insert(one.id).second)
+            return error{format("{}: id {} is there twice", one.place, shown(one.id)), true};
         all.push_back(std::move(one));
     }
     return all;
@@ -141,8 +142,8 @@ result<std::vector<measured_pair>> read_pairs(const csv_table &table) {
         return done.failure();
     std::vector<measured_pair> all;
     for (size_t at = 0; at < table.rows(); ++at) {
-        row_reader row(table, at);
         measured_pair one;
+        row_reader row(table, at, one.unreadable);
         std::string unit;
         row.read("pair", one.pair);
         row.read("row_a", one.row_a);
@@ -153,7 +154,6 @@ result<std::vector<measured_pair>> read_pairs(const csv_table &table) {
         row.read("slowdown_b_over_a", one.slowdown, time_ms_max, time_ms_min);
         one.per_token = unit == "ms a token";
         if (one.slowdown <= 0) row.fail("slowdown_b_over_a: a number above 0 is needed");
-        if (!row.done()) return row.done().failure();
         all.push_back(std::move(one));
     }
     return all;

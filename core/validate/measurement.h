@@ -16,7 +16,8 @@ namespace moorage::core {
 constexpr double unknown = -1;  // of a number whose cell is empty
 
 struct measurement {
-    std::string place;  // "measurements.csv:12"
+    std::string place;       // "measurements.csv:12"
+    std::string unreadable;  // the first cell that says nothing that can be, and why; empty: none
     std::string id, group, quality, emulable;
     bool prompt = false;  // else a step of decode
     double step_ms = unknown, prompt_tokens_per_s = unknown;
@@ -38,18 +39,20 @@ struct measurement {
     double context_tokens = unknown, measured_tokens = unknown, prompt_tokens = unknown;
     double batch = unknown, microbatch = unknown;
 
-    // What validation compares: milliseconds of a step, or of a token of a prompt.
+    // What validation compares: milliseconds of a step, or of a token of a prompt. Nothing of a row
+    // that is unreadable.
     double time_ms() const { return prompt ? 1000 / prompt_tokens_per_s : step_ms; }
 };
 
 // A file without rows is refused, as is one that lacks a column without which no row means
-// anything.
+// anything, or whose ids name no single row.
 result<std::vector<measurement>> read_measurements(const csv_table &table);
 
 // Two rows of one group, and how much slower the second was.
 struct measured_pair {
     std::string pair, row_a, row_b, effect, strength;
-    double slowdown = 0;  // b over a
+    std::string unreadable;  // as of a row
+    double slowdown = 0;     // b over a
     bool per_token = false;
 };
 result<std::vector<measured_pair>> read_pairs(const csv_table &table);

@@ -16,6 +16,8 @@ namespace {
 validated_row validate_row(const measurement &figure, const setting_sources &sources) {
     validated_row row;
     row.figure = figure;
+    row.reason = figure.unreadable;
+    if (!row.reason.empty()) return row;
     const auto to = setting_of(figure, sources);
     if (!to) {
         row.reason = to.failure().text;
@@ -41,7 +43,8 @@ std::string near(const std::string &id, const std::map<std::string, const valida
 
 validated_pair validate_pair(const measured_pair &pair,
                              const std::map<std::string, const validated_row *> &by_id) {
-    validated_pair found{pair, "", 0};
+    validated_pair found{pair, pair.unreadable, 0};
+    if (!found.reason.empty()) return found;
     const validated_row *ends[2] = {};
     for (int end = 0; end < 2; ++end) {
         const std::string &id = end == 0 ? pair.row_a : pair.row_b;

@@ -46,7 +46,8 @@ json tables(const validation &found) {
     }
     shown_table pairs{"Slowdowns of pairs", {{"pair", "effect", "published", "emulated", "ratio"}}};
     for (const validated_pair &one : found.pairs)
-        pairs.rows.push_back({one.pair.pair, one.pair.effect, three_digits(one.pair.slowdown),
+        pairs.rows.push_back({one.pair.pair, one.pair.effect,
+                              one.pair.unreadable.empty() ? three_digits(one.pair.slowdown) : "-",
                               one.is_emulated() ? three_digits(one.emulated) : "-",
                               one.is_emulated() ? format("{:.2f}", one.ratio()) : one.reason});
     json all = json::array();

@@ -34,12 +34,13 @@ json json_of(const validated_row &row, const std::string &against) {
                 {"unit", figure.prompt ? "tokens_per_s"
                          : prompt      ? "ttft_ms"
                                        : "tpot_ms"},
-                {against, stable(own_unit(row, figure.time_ms()))},
+                {against, nullptr},
                 {"class", nullptr},
                 {"assumed", nullptr},
                 {"emulated", nullptr},
                 {"ratio", nullptr},
                 {"reason", nullptr}};
+    if (figure.unreadable.empty()) one[against] = stable(own_unit(row, figure.time_ms()));
     if (!row.emulated()) {
         one["reason"] = row.reason;
         return one;
@@ -52,13 +53,11 @@ json json_of(const validated_row &row, const std::string &against) {
 }
 
 json json_of(const validated_pair &one) {
-    json pair = {{"pair", one.pair.pair},
-                 {"effect", one.pair.effect},
-                 {"strength", one.pair.strength},
-                 {"published", stable(one.pair.slowdown)},
-                 {"emulated", nullptr},
-                 {"ratio", nullptr},
-                 {"reason", nullptr}};
+    json pair = {
+        {"pair", one.pair.pair}, {"effect", one.pair.effect}, {"strength", one.pair.strength},
+        {"published", nullptr},  {"emulated", nullptr},       {"ratio", nullptr},
+        {"reason", nullptr}};
+    if (one.pair.unreadable.empty()) pair["published"] = stable(one.pair.slowdown);
     if (!one.is_emulated()) {
         pair["reason"] = one.reason;
         return pair;
