@@ -4,20 +4,25 @@
 //   gguf_passes write FILE RECIPE [LAYERS]     bf16, q8_0, q4_0, q4_k_m, q6_k or mxfp4; 2 layers
 //   gguf_passes run FILE ARITHMETIC THREADS PROMPT TOKENS
 //                            exact, fast, or fast-vectors: without matrix registers
-//   gguf_passes errors FILE PROMPTS LENGTH LOGITS
+//   gguf_passes words FILE
+//   gguf_passes errors FILE PROMPTS LENGTH TOKENS LOGITS
 //
-// The second prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same
-// of TOKENS further ones, bytes of weights read for each of those, bytes per second that this
-// machine reads memory at just then. The third prints how far fast arithmetic and the logits that
-// llama_logits wrote are from exact arithmetic, over as many prompts (tests/golden/quantised_test).
+// run prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same of
+// TOKENS further ones, bytes of weights read for each of those, bytes per second that this machine
+// reads memory at just then. words prints how many the vocabulary has. errors reads prompts of
+// LENGTH ids from a file and prints how far fast arithmetic and the logits that llama_logits wrote
+// are from exact arithmetic (as tests/golden/quantised_test does), and after how many of the
+// prompts the TOKENS likeliest tokens are those of exact arithmetic.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -27,7 +32,6 @@
 #include "core/execute/cpu/machine_speed.h"
 #include "core/model/model.h"
 #include "core/source/sampler.h"
-#include "tests/perf/random_prompts.h"
 #include "tests/squared_error.h"
 #include "tests/unit/gguf_files.h"
 
@@ -255,36 +259,83 @@ int run(char **given) {
     return 0;
 }
 
+// One arithmetic over a model, for one text at a time.
+class reading {
+public:
+    static result<reading> of(const model &model, arithmetic how, const cpu_model_limits &limits) {
+        reading made;
+        made.pool_ = std::make_unique<thread_pool>(2, how);
+        auto compute = cpu_model::create(model, *made.pool_, limits);
+        if (!compute) return compute.failure();
+        made.compute_ = std::move(*compute);
+        made.pass_ = std::make_unique<forward>(*made.compute_, model);
+        return made;
+    }
+    std::span<const float> logits_of(const std::vector<int32_t> &prompt) {
+        (*pass_)(prompt_pass(prompt, 0, 0, true));
+        return compute_->logits();
+    }
+    // After the prompt that was read last.
+    std::vector<int32_t> likeliest(uint32_t position, uint32_t count, uint32_t vocabulary) {
+        std::vector<int32_t> ids;
+        while (ids.size() < count) {
+            const std::span row = compute_->logits().last(vocabulary);
+            ids.push_back(static_cast<int32_t>(std::ranges::max_element(row) - row.begin()));
+            (*pass_)(prompt_pass(std::span(ids).last(1), 0, position++, true));
+        }
+        return ids;
+    }
+
+private:
+    std::unique_ptr<thread_pool> pool_;
+    std::unique_ptr<cpu_model> compute_;
+    std::unique_ptr<forward> pass_;
+};
+
+template <class Value>
+bool read_all(std::ifstream &from, std::vector<Value> &to) {
+    return bool(from.read(reinterpret_cast<char *>(to.data()),
+                          static_cast<std::streamsize>(to.size() * sizeof(Value))));
+}
+
+int words(char **given) {
+    const auto opened = open_model(given[0]);
+    if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
+    std::printf("%u\n", (*opened)->config().vocabulary);
+    return 0;
+}
+
 int errors(char **given) {
     const auto opened = open_model(given[0]);
     if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
     const model &of = **opened;
-    const auto prompts = static_cast<uint32_t>(std::atoi(given[1]));
+    std::ifstream prompts(given[1], std::ios::binary), file(given[4], std::ios::binary);
     const auto length = static_cast<uint32_t>(std::atoi(given[2]));
+    const auto tokens = static_cast<uint32_t>(std::atoi(given[3]));
     const uint32_t vocabulary_of = of.config().vocabulary;
-    std::vector<float> theirs(size_t{length} * vocabulary_of);
-    std::ifstream file(given[3], std::ios::binary);
     cpu_model_limits limits;
     limits.tokens_max = limits.outputs_max = length;
-    limits.context_max = length;
-    thread_pool exactly(2, arithmetic::exact), fast(2, arithmetic::fast);
-    auto exact = cpu_model::create(of, exactly, limits),
-         rounded = cpu_model::create(of, fast, limits);
-    if (!exact || !rounded) return std::fprintf(stderr, "%s has no room\n", given[0]), 1;
-    forward exact_pass(**exact, of), rounded_pass(**rounded, of);
-    random_prompts drawn(length, vocabulary_of);
+    limits.context_max = length + tokens;
+    auto exact = reading::of(of, arithmetic::exact, limits),
+         fast = reading::of(of, arithmetic::fast, limits);
+    if (!exact || !fast) return std::fprintf(stderr, "%s has no room\n", given[0]), 1;
+    std::vector<int32_t> ids(length);
+    std::vector<float> theirs(size_t{length} * vocabulary_of);
+    std::vector<int32_t> text(tokens);
     double own = 0, library = 0;
-    for (uint32_t prompt = 0; prompt < prompts; ++prompt) {
-        const std::vector<int32_t> &ids = drawn.next();
-        if (!file.read(reinterpret_cast<char *>(theirs.data()),
-                       static_cast<std::streamsize>(theirs.size() * sizeof(float))))
-            return std::fprintf(stderr, "%s: too short\n", given[3]), 1;
-        exact_pass(prompt_pass(ids, 0, 0, true));
-        rounded_pass(prompt_pass(ids, 0, 0, true));
-        own += moorage::test::squared_error((*rounded)->logits(), (*exact)->logits());
-        library += moorage::test::squared_error(theirs, (*exact)->logits());
+    uint32_t own_texts = 0, library_texts = 0, count = 0;
+    for (; read_all(prompts, ids); ++count) {
+        if (!read_all(file, theirs) || !read_all(file, text))
+            return std::fprintf(stderr, "%s: too short\n", given[4]), 1;
+        const std::span reference = exact->logits_of(ids);
+        own += moorage::test::squared_error(fast->logits_of(ids), reference);
+        library += moorage::test::squared_error(theirs, reference);
+        const auto expected = exact->likeliest(length, tokens, vocabulary_of);
+        own_texts += fast->likeliest(length, tokens, vocabulary_of) == expected;
+        library_texts += text == expected;
     }
-    std::printf("%.6f %.6f\n", std::sqrt(own / prompts), std::sqrt(library / prompts));
+    std::printf("%.6f %.6f %u %u\n", std::sqrt(own / count), std::sqrt(library / count), own_texts,
+                library_texts);
     return 0;
 }
 
@@ -299,10 +350,12 @@ int main(int count, char **given) {
                 return writer(one, given[2], static_cast<uint32_t>(layers))() ? 0 : 1;
             }
     if (what == "run" && count == 7) return run(given + 2);
-    if (what == "errors" && count == 6) return errors(given + 2);
+    if (what == "words" && count == 3) return words(given + 2);
+    if (what == "errors" && count == 7) return errors(given + 2);
     std::fprintf(stderr,
                  "gguf_passes write FILE RECIPE [LAYERS]\n"
                  "gguf_passes run FILE exact|fast|fast-vectors THREADS PROMPT TOKENS\n"
-                 "gguf_passes errors FILE PROMPTS LENGTH LOGITS\n");
+                 "gguf_passes words FILE\n"
+                 "gguf_passes errors FILE PROMPTS LENGTH TOKENS LOGITS\n");
     return 2;
 }
