@@ -99,7 +99,8 @@ void changes(moving_cluster &all, const ended &alone) {
     CHECK(others_had_all(after));
     const ended impossible = all.cluster("drain two --within 30");
     CHECK(impossible.code == 1);
-    CHECK(impossible.says("cannot be drained"));
+    CHECK(impossible.says("two cannot be drained now"));
+    CHECK(impossible.says("it stays marked"));
     CHECK(all.cluster("drain two --undo").code == 0);
     CHECK(all.cluster("drain three --undo").code == 0);
 

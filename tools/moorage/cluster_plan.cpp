@@ -199,6 +199,20 @@ double number_at(const json &of, const char *key) {
     return at != of.end() && at->is_number() ? at->get<double>() : 0;
 }
 
+// The leader looks at once; whether it found room is its answer to a question behind it. Empty: it
+// has said nothing of this server yet.
+std::string why_not_drained(const registry_state &state, const std::string &server) {
+    const auto note = state.notes.find(answer_note);
+    if (note == state.notes.end()) return "";
+    const json said = json_or_discarded(note->second);
+    if (!said.is_object() || said.value("id", json()) != "") return "";
+    const json drained = said.value("drained", json());
+    const bool meant =
+        drained.is_array() && std::ranges::find(drained, json(server)) != drained.end();
+    if (!meant || !said.contains("error") || !said["error"].is_string()) return "";
+    return said["error"].get<std::string>();
+}
+
 }  // namespace
 
 int show_plan(const plan_arguments &given) {
@@ -265,26 +279,19 @@ int drain_server(const plan_arguments &given) {
         print(format("{} may hold experts again, from the next rebalance on\n", given.server));
         return exit_ok;
     }
-    // The leader looks at once; whether it found room is its answer to a question behind it.
     std::string trouble;
     const auto empty = [&] {
         if (all.held(all.plan(), server) == 0) return true;
-        const auto note = all.state().notes.find(answer_note);
-        if (note == all.state().notes.end()) return false;
-        const json said = json_or_discarded(note->second);
-        const auto is_drained = [&](const json &all_drained) {
-            return all_drained.is_array() &&
-                   std::ranges::find(all_drained, json(given.server)) != all_drained.end();
-        };
-        if (said.is_object() && said.value("id", json()) == "" &&
-            is_drained(said.value("drained", json())) && said.contains("error") &&
-            said["error"].is_string())
-            trouble = said["error"].get<std::string>();
+        trouble = why_not_drained(all.state(), given.server);
         return !trouble.empty();
     };
     if (const status done = wait_until(all, given.within_s, empty); !done)
         return fail(done.failure());
-    if (!trouble.empty()) return fail({format("{} cannot be drained: {}", given.server, trouble)});
+    if (!trouble.empty())
+        return fail(
+            {format("{} cannot be drained now: {}; it stays marked, and what it holds goes "
+                    "elsewhere once that is possible (cluster drain {} {} --undo: no longer)",
+                    given.server, trouble, given.cluster, given.server)});
     print(format("{} holds nothing any more at epoch {}; it can be stopped\n", given.server,
                  all.plan().epoch));
     return exit_ok;
