@@ -10,6 +10,17 @@
 #include "tests/gpu/kernel_products.h"
 #include "tests/unit/emulated_device.h"
 
+namespace moorage::core::gpu {
+
+// Of kernels that the executor has not.
+template <weight_type type>
+void run_blocks(const widen_kernel<type> &kernel, host_team &team, uint32_t x, uint32_t y,
+                uint32_t z) {
+    run_each_block(kernel, team, x, y, z);
+}
+
+}  // namespace moorage::core::gpu
+
 namespace {
 
 using namespace moorage::core;

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "core/execute/gpu/forward.h"
-#include "tests/unit/host_team.h"
+#include "tests/unit/host_blocks.h"
 
 namespace moorage::core::gpu {
 
@@ -15,12 +15,7 @@ public:
         ++launches;
         submit([kernel, x, y, z, shared_bytes] {
             host_team team(Kernel::threads, shared_bytes);
-            for (team.block_z = 0; team.block_z < z; ++team.block_z)
-                for (team.block_y = 0; team.block_y < y; ++team.block_y)
-                    for (team.block_x = 0; team.block_x < x; ++team.block_x) {
-                        team.poison();
-                        kernel(team);
-                    }
+            run_blocks(kernel, team, x, y, z);
         });
     }
     void copy_in(void *device, const void *pinned, uint64_t bytes) {

@@ -5,7 +5,7 @@
 #include "core/execute/gpu/forward.h"
 #include "core/execute/gpu/measured_launches.h"
 #include "tests/gpu/pretended/device.h"
-#include "tests/unit/host_team.h"
+#include "tests/unit/host_blocks.h"
 
 namespace moorage::core::gpu {
 
@@ -94,14 +94,13 @@ work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
         const double taken_s = timed ? rates().launch_s + kernel_s(own, grid) : 0;
         // Where time is kept nothing is computed, but tables come and the host is told.
         if (timed && !tells<Kernel> && !std::is_same_v<Kernel, words_kernel>) return taken_s;
-        std::conditional_t<tells<Kernel>, telling_team, host_team> team(Kernel::threads,
-                                                                        shared_bytes);
-        for (team.block_z = 0; team.block_z < grid.z; ++team.block_z)
-            for (team.block_y = 0; team.block_y < grid.y; ++team.block_y)
-                for (team.block_x = 0; team.block_x < grid.x; ++team.block_x) {
-                    team.poison();
-                    own(team);
-                }
+        if constexpr (tells<Kernel>) {
+            telling_team team(Kernel::threads, shared_bytes);
+            run_each_block(own, team, grid.x, grid.y, grid.z);
+        } else {
+            host_team team(Kernel::threads, shared_bytes);
+            run_blocks(own, team, grid.x, grid.y, grid.z);
+        }
         return taken_s;
     };
 }
