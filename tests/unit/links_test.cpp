@@ -1,0 +1,195 @@
+// links_test.cpp - goal: a caller that does not take its answers costs a node a bounded amount of
+// memory, and nobody else anything; when it takes them, nothing was lost. Method: links over a wire
+// whose room the test opens and shuts; every question is answered with exactly 1 MiB.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "core/node/links.h"
+
+namespace links_test {
+
+namespace {
+
+namespace core = moorage::core;
+using namespace moorage::core;
+
+constexpr uint64_t answer_bytes = 1 << 20;
+
+// A wire with any number of connections, whose other ends are the test.
+class narrow_wire final : public wire {
+public:
+    bool open = true;            // whether sends are taken
+    std::vector<uint64_t> sent;  // ids of the answers, as they went out
+    std::set<uint64_t> lent;     // messages that were not released
+
+    void accept(uint64_t connection) {
+        moorage_wire_event event{};
+        event.kind = MOORAGE_WIRE_ACCEPTED;
+        event.channel = MOORAGE_WIRE_CALLS;
+        event.connection = connection;
+        events_.push_back(event);
+    }
+    void say(uint64_t connection, message_bytes &&written, const frame_header &head) {
+        end_frame(written, head);
+        messages_.push_back(std::make_unique<message_bytes>(std::move(written)));
+        moorage_wire_event event{};
+        event.kind = MOORAGE_WIRE_MESSAGE;
+        event.connection = connection;
+        event.message = messages_.size();
+        event.plugin_data = messages_.back()->data();
+        event.bytes = messages_.back()->size();
+        lent.insert(event.message);
+        events_.push_back(event);
+    }
+    void happens(int32_t kind, uint64_t connection) {
+        moorage_wire_event event{};
+        event.kind = kind;
+        event.connection = connection;
+        events_.push_back(event);
+    }
+    bool quiet() const { return events_.empty(); }
+
+    result<std::string> listen(const std::string &address) override { return address; }
+    result<uint64_t> connect(int32_t, std::span<const std::string>) override { return 0; }
+    uint32_t send(uint64_t, std::span<const moorage_wire_part> parts, uint64_t) override {
+        if (!open) return MOORAGE_WIRE_FULL;
+        frame of;
+        const std::span bytes(static_cast<const std::byte *>(parts[0].host_data), parts[0].bytes);
+        REQUIRE(read_frame(bytes, of).why == refusal_reason::none);
+        if (of.header.id != 0) sent.push_back(of.header.id);
+        return MOORAGE_WIRE_DONE;
+    }
+    uint32_t poll(std::span<moorage_wire_event> events, uint64_t) override {
+        uint32_t count = 0;
+        for (; count < events.size() && !events_.empty(); events_.pop_front())
+            events[count++] = events_.front();
+        return count;
+    }
+    void wake() override {}
+    void release(uint64_t message) override { CHECK(lent.erase(message) == 1); }
+    void close(uint64_t, bool) override {}
+
+private:
+    std::deque<moorage_wire_event> events_;
+    std::vector<std::unique_ptr<message_bytes>> messages_;
+};
+
+// A node that answers everything at once.
+class answering final : public link_events {
+public:
+    links *by = nullptr;
+    std::map<uint64_t, std::vector<uint64_t>> asked;  // ids by connection
+    std::vector<uint64_t> lost;
+
+    void ready(core::link &) override {}
+    bool arrived(core::link &from, const frame &of, uint64_t) override {
+        asked[from.connection].push_back(of.header.id);
+        message_bytes written = by->take_memory();
+        written.resize(answer_bytes);
+        CHECK(by->send(from, std::move(written), message_kind::weights, of.header.id));
+        return false;
+    }
+    void gone(core::link &who) override { lost.push_back(who.connection); }
+};
+
+struct bench {
+    node_plan plan;
+    node_identity own{0, 7, "test"};
+    narrow_wire over;
+    answering node;
+    links all;
+
+    bench() : all(over, prepared(plan), own, node) { node.by = &all; }
+    static node_plan &prepared(node_plan &of) {
+        of.servers.push_back({"server0", {}});
+        of.sizes = {1, 4, 8, 64};
+        return of;
+    }
+    void settle() {
+        while (!over.quiet()) all.turn(0);
+    }
+    void caller(uint64_t connection) {
+        over.accept(connection);
+        message_bytes written;
+        begin_frame(written);
+        greeting says;
+        says.sizes = plan.sizes;
+        write(written, says);
+        over.say(connection, std::move(written), head(message_kind::hello, 0));
+        settle();
+    }
+    void ask(uint64_t connection, uint64_t first, uint64_t count) {
+        const int32_t prompt = 1;
+        for (uint64_t id = first; id < first + count; ++id) {
+            message_bytes written;
+            begin_frame(written);
+            write(written, ask_view{1, {&prompt, 1}});
+            over.say(connection, std::move(written), head(message_kind::ask, id));
+        }
+        settle();
+    }
+    frame_header head(message_kind kind, uint64_t id) const {
+        return {.kind = kind, .incarnation = 9, .epoch = plan.epoch, .id = id};
+    }
+};
+
+std::vector<uint64_t> numbers(uint64_t first, uint64_t count) {
+    std::vector<uint64_t> made(count);
+    for (uint64_t i = 0; i < count; ++i) made[i] = first + i;
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("a caller that takes no answers is read no further while 16 MiB of them wait") {
+    bench on;
+    on.caller(1);
+    on.over.open = false;
+    on.ask(1, 1, 100);
+    // Sixteen answers are 16 MiB, which is not more than that; the seventeenth is.
+    CHECK(on.node.asked[1] == numbers(1, 17));
+    CHECK(on.over.lent.size() == 83);
+    CHECK(on.over.sent.empty());
+
+    SUBCASE("all are answered, in their order, once it takes them") {
+        on.over.open = true;
+        on.over.happens(MOORAGE_WIRE_WRITABLE, 1);
+        on.settle();
+        CHECK(on.node.asked[1] == numbers(1, 100));
+        CHECK(on.over.sent == numbers(1, 100));
+        CHECK(on.over.lent.empty());
+        CHECK(on.all.idle());
+    }
+    SUBCASE("what it says meanwhile waits behind that") {
+        on.ask(1, 101, 5);
+        CHECK(on.node.asked[1] == numbers(1, 17));
+        on.over.open = true;
+        on.over.happens(MOORAGE_WIRE_WRITABLE, 1);
+        on.settle();
+        CHECK(on.over.sent == numbers(1, 105));
+    }
+    SUBCASE("others are read on") {
+        on.over.open = true;
+        on.caller(2);
+        on.ask(2, 1001, 30);
+        CHECK(on.node.asked[2] == numbers(1001, 30));
+        CHECK(on.over.sent == numbers(1001, 30));
+        CHECK(on.node.asked[1] == numbers(1, 17));
+    }
+    SUBCASE("when it goes nothing of it is kept") {
+        on.over.happens(MOORAGE_WIRE_CLOSED, 1);
+        on.settle();
+        CHECK(on.over.lent.empty());
+        CHECK(on.node.lost == std::vector<uint64_t>{1});
+        CHECK(on.all.count_open() == 0);
+        CHECK(on.all.idle());
+    }
+}
+
+}  // namespace links_test
