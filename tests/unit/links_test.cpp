@@ -3,11 +3,12 @@
 // whose room the test opens and shuts; every question is answered with exactly 1 MiB.
 #include <doctest/doctest.h>
 
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "core/node/links.h"
@@ -28,30 +29,20 @@ public:
     std::vector<uint64_t> sent;  // ids of the answers, as they went out
     std::set<uint64_t> lent;     // messages that were not released
 
-    void accept(uint64_t connection) {
-        moorage_wire_event event{};
-        event.kind = MOORAGE_WIRE_ACCEPTED;
-        event.channel = MOORAGE_WIRE_CALLS;
+    moorage_wire_event &happens(int32_t kind, uint64_t connection) {
+        moorage_wire_event &event = events_.emplace_back();
+        event.kind = kind;
         event.connection = connection;
-        events_.push_back(event);
+        return event;
     }
     void say(uint64_t connection, message_bytes &&written, const frame_header &head) {
         end_frame(written, head);
         messages_.push_back(std::make_unique<message_bytes>(std::move(written)));
-        moorage_wire_event event{};
-        event.kind = MOORAGE_WIRE_MESSAGE;
-        event.connection = connection;
+        moorage_wire_event &event = happens(MOORAGE_WIRE_MESSAGE, connection);
         event.message = messages_.size();
         event.plugin_data = messages_.back()->data();
         event.bytes = messages_.back()->size();
         lent.insert(event.message);
-        events_.push_back(event);
-    }
-    void happens(int32_t kind, uint64_t connection) {
-        moorage_wire_event event{};
-        event.kind = kind;
-        event.connection = connection;
-        events_.push_back(event);
     }
     bool quiet() const { return events_.empty(); }
 
@@ -115,7 +106,7 @@ struct bench {
         while (!over.quiet()) all.turn(0);
     }
     void caller(uint64_t connection) {
-        over.accept(connection);
+        over.happens(MOORAGE_WIRE_ACCEPTED, connection).channel = MOORAGE_WIRE_CALLS;
         message_bytes written;
         begin_frame(written);
         greeting says;
@@ -141,7 +132,7 @@ struct bench {
 
 std::vector<uint64_t> numbers(uint64_t first, uint64_t count) {
     std::vector<uint64_t> made(count);
-    for (uint64_t i = 0; i < count; ++i) made[i] = first + i;
+    std::iota(made.begin(), made.end(), first);
     return made;
 }
 
