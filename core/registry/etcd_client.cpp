@@ -96,6 +96,17 @@ void expect(SSL *session, const std::string &host) {
     SSL_set_tlsext_host_name(session, host.c_str());
 }
 
+// One type for all operations: they are compiled anew for each.
+struct ended {
+    std::shared_ptr<std::optional<error_code>> how;
+    template <class... Rest>
+    void operator()(error_code code, const Rest &...) const {
+        *how = code;
+    }
+};
+
+using parser = http::response_parser<http::string_body>;
+
 }  // namespace
 
 struct etcd_client::parts {
@@ -113,7 +124,7 @@ struct etcd_client::parts {
             answer.header_limit(header_bytes_max);
             answer.body_limit(line_bytes_max);  // of one that says its length, and is refused
         }
-        http::response_parser<http::string_body> answer;
+        parser answer;
         std::string text;  // up to now, of a line that is not whole
         error_code ended;
         bool reading = false;
@@ -122,11 +133,11 @@ struct etcd_client::parts {
     // Runs the loop until `begin`'s operation has ended, which its own time limit sees to.
     template <class Begin>
     error_code wait(Begin &&begin) {
-        auto done = std::make_shared<std::optional<error_code>>();
-        begin([done](error_code code, auto &&...) { *done = code; });
+        const auto how = std::make_shared<std::optional<error_code>>();
+        begin(ended{how});
         loop.restart();
-        while (!*done && loop.run_one() != 0) continue;
-        return done->value_or(asio::error::operation_aborted);
+        while (!*how && loop.run_one() != 0) continue;
+        return how->value_or(asio::error::operation_aborted);
     }
     // As wait(), with the stream that is spoken over.
     template <class Begin>
@@ -138,8 +149,8 @@ struct etcd_client::parts {
     std::string connect(line &to);
     std::string shake_hands(line &to, const std::string &host);
     result<std::string> ask(const std::string &path, const std::string &body);
-    http::request<http::string_body> request(const line &to, const std::string &path,
-                                             const std::string &body) const;
+    error_code post(line &to, const std::string &path, const std::string &body);
+    error_code read(line &from, parser &into, bool (parser::*enough)() const);
     void read_on();
 
     asio::io_context loop;
@@ -211,15 +222,26 @@ std::string etcd_client::parts::shake_hands(line &to, const std::string &host) {
     return format("no TLS: {}", words_of(failed));
 }
 
-http::request<http::string_body> etcd_client::parts::request(const line &to,
-                                                             const std::string &path,
-                                                             const std::string &body) const {
-    http::request<http::string_body> made(http::verb::post, path, 11);
-    made.set(http::field::host, endpoints[to.endpoint].whole);
-    made.set(http::field::content_type, "application/json");
-    made.body() = body;
-    made.prepare_payload();
-    return made;
+// Within answer_ns, as all that is read after it.
+error_code etcd_client::parts::post(line &to, const std::string &path, const std::string &body) {
+    const std::string text = format(
+        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n"
+        "Content-Length: {}\r\n\r\n{}",
+        path, endpoints[to.endpoint].whole, body.size(), body);
+    to.stream.expires_after(nanoseconds(answer_ns));
+    return over(to, [&](auto &stream, auto handler) {
+        asio::async_write(stream, asio::buffer(text), handler);
+    });
+}
+
+// The header alone first, which refuses what is too long before memory for that is taken.
+error_code etcd_client::parts::read(line &from, parser &into, bool (parser::*enough)() const) {
+    error_code code;
+    while (!code && !(into.*enough)())
+        code = over(from, [&](auto &stream, auto handler) {
+            http::async_read_some(stream, from.buffer, into, handler);
+        });
+    return code;
 }
 
 // Over the connection that there is, else over a new one.
@@ -234,23 +256,12 @@ result<std::string> etcd_client::parts::ask(const std::string &path, const std::
         if (const std::string words = connect(*calls); !words.empty())
             return failed("cannot be reached", words);
     }
-    const auto asked = request(*calls, path, body);
-    calls->stream.expires_after(nanoseconds(answer_ns));
-    if (const error_code code = over(
-            *calls, [&](auto &stream, auto handler) { http::async_write(stream, asked, handler); }))
+    if (const error_code code = post(*calls, path, body))
         return failed("takes no request", words_of(code));
-    http::response_parser<http::string_body> answer;
+    parser answer;
     answer.header_limit(header_bytes_max);
     answer.body_limit(answer_bytes_max);
-    const auto read = [&](auto &&operation) {
-        return over(*calls, [&](auto &stream, auto handler) {
-            operation(stream, calls->buffer, answer, handler);
-        });
-    };
-    // The header first, which refuses what is too long: read as one, memory for the length is taken
-    // before that is looked at.
-    error_code code = read([](auto &&...all) { http::async_read_header(all...); });
-    if (!code) code = read([](auto &&...all) { http::async_read(all...); });
+    const error_code code = read(*calls, answer, &parser::is_done);
     if (code) return failed("answers nothing that can be read", words_of(code));
     std::string text = std::move(answer.get().body());
     if (!answer.get().keep_alive()) calls.reset();
@@ -311,14 +322,10 @@ status etcd_client::watch(const json &create, bool elsewhere) {
         parts_->endpoint = (made->endpoint + 1) % parts_->endpoints.size();
         return failed("cannot be reached", words);
     }
-    const auto asked = parts_->request(*made, "/v3/watch", json_line({{"create_request", create}}));
-    made->stream.expires_after(nanoseconds(answer_ns));
-    if (const error_code code = parts_->over(
-            *made, [&](auto &stream, auto handler) { http::async_write(stream, asked, handler); }))
+    if (const error_code code =
+            parts_->post(*made, "/v3/watch", json_line({{"create_request", create}})))
         return failed("takes no watch", words_of(code));
-    if (const error_code code = parts_->over(*made, [&](auto &stream, auto handler) {
-            http::async_read_header(stream, made->buffer, made->answer, handler);
-        }))
+    if (const error_code code = parts_->read(*made, made->answer, &parser::is_header_done))
         return failed("does not watch", words_of(code));
     if (made->answer.get().result() != http::status::ok || !made->answer.chunked())
         return error{format("etcd at {}: /v3/watch: HTTP {} without an end",
