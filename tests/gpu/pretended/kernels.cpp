@@ -1,5 +1,10 @@
 // kernels.cpp - launches on the pretended GPU: block by block in loops, or only the time they take.
+//
+// PRETENDED_WEIGHTS=bf16: a program whose models are all of that type. Kernels of others, most
+// of the time to compile, are left out and end it when they are launched.
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
 #include "core/execute/cuda/cuda_products.h"
 #include "core/execute/gpu/forward.h"
@@ -112,6 +117,29 @@ constexpr kernel_entry entry_of{&make_launch<Kernel>, Kernel::threads,
                                 tells<Kernel> ? &told_by<Kernel> : nullptr};
 
 }  // namespace
+
+#ifdef PRETENDED_WEIGHTS
+template <class Kernel>
+constexpr bool left_out = false;
+template <weight_type type>
+constexpr bool other_type = type != weight_type::PRETENDED_WEIGHTS;
+template <weight_type type, uint32_t tokens_max, uint32_t items_max>
+constexpr bool left_out<row_kernel<type, tokens_max, items_max>> = other_type<type>;
+template <weight_type type, bool two>
+constexpr bool left_out<tile_kernel<type, two>> = other_type<type>;
+template <weight_type type>
+constexpr bool left_out<absorb_kernel<type>> = other_type<type>;
+
+template <class Kernel>
+void run_blocks(const Kernel &kernel, host_team &team, uint32_t x, uint32_t y, uint32_t z) {
+    if constexpr (left_out<Kernel>) {
+        std::fputs("a kernel was launched that this program has not: PRETENDED_WEIGHTS\n", stderr);
+        std::abort();
+    } else {
+        run_each_block(kernel, team, x, y, z);
+    }
+}
+#endif
 
 template <class Kernel>
 void cuda_device::launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z,
