@@ -27,7 +27,7 @@
 // own kinds, of observe, victims or plan, that would never be called - it takes other arguments,
 // returns something else, or is private - does not compile, as it would be passed over in silence.
 // Overloads and templates are fine as long as one of them fits. Helpers may bear the names of calls
-// of other kinds.
+// of other kinds. A class is not final: its members would not be found this way.
 #pragma once
 
 #include <concepts>
@@ -156,16 +156,17 @@ concept has_params = requires {
 
 // names_X: the class or one of its bases has a member X, whatever it is and whoever may see it. A
 // class that inherits another X beside it makes the name ambiguous, which is found out before
-// overloads and access matter. From a final class nothing inherits: there, what can be seen counts.
-#define MOORAGE_CALL(X)                                                \
-    struct other_##X {                                                 \
-        int X;                                                         \
-    };                                                                 \
-    template <class P>                                                 \
-    struct both_##X : P, other_##X {};                                 \
-    template <class P>                                                 \
-    concept names_##X = (std::is_final_v<P> && requires { &P::X; }) || \
-                        (!std::is_final_v<P> && !requires { &both_##X<P>::X; });
+// overloads and access matter. From a final class nothing inherits: module.hpp refuses it, once.
+#define MOORAGE_CALL(X)                                    \
+    struct other_##X {                                     \
+        int X;                                             \
+    };                                                     \
+    template <class P>                                     \
+    struct both_##X : P, other_##X {};                     \
+    template <class P>                                     \
+    concept names_##X = !std::is_final_v<P> && !requires { \
+        &both_##X<P>::X;                                   \
+    };
 MOORAGE_CALL(observe)
 MOORAGE_CALL(select)
 MOORAGE_CALL(victims)

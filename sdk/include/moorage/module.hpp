@@ -316,6 +316,8 @@ struct description {
         return ids;
     }();
     // First: what does not fit makes a class that answers for no kind, and clang ends with one.
+    static_assert(!std::is_final_v<P>,
+                  "a policy class is not final: whether its members fit is seen by inheriting it");
     static_assert(every_call_fits<P>());
     static_assert(kind_count > beside_count,
                   "the class answers for no kind: check the names and arguments of its functions");

@@ -2,6 +2,7 @@
 // call but would never be called, so the class must not compile and the message must hold the text
 // that follows. `accepted`: it must compile.
 #include <moorage/moorage.hpp>
+#include <moorage/wire.hpp>
 
 struct base {
 #ifdef refused_inherited  // void on_load(uint32_t page, uint32_t segments, int32_t cause)
@@ -85,6 +86,12 @@ public:
 #ifdef refused_fill  // void fill(const moorage::room &, moorage::pages &)
     void fill(moorage::pages &) {}
 #endif
+#ifdef refused_hold  // bool hold(uint32_t page)
+    void hold(uint32_t) {}
+#endif
+#ifdef refused_give_up  // void give_up(const moorage::room &, moorage::pages &)
+    void give_up(const moorage::room &) {}
+#endif
 #ifdef refused_single_requests  // uint32_t request(uint32_t page, uint32_t missed)
     int single_requests() { return 0; }
 #endif
@@ -156,4 +163,38 @@ public:
 #endif
 };
 
-MOORAGE_POLICIES("org.example.policy", "0.1.0", policy, helper)
+// Everything of a wire.
+class cable {
+public:
+    static constexpr moorage::about about{.name = "cable"};
+    explicit cable(const moorage::setup &) {}
+    void open(const moorage_wire_limits &) {}
+    uint64_t listen(std::string_view, std::string &) { return 1; }
+    uint64_t connect(const moorage::wire_target &) { return 1; }
+    uint32_t send(uint64_t, std::span<const moorage_wire_part>, uint64_t) { return 0; }
+    uint32_t poll(std::span<moorage_wire_event>, uint64_t) { return 0; }
+    void wake() {}
+    void release(uint64_t) {}
+    void close(uint64_t, bool) {}
+#ifdef refused_pace  // void pace(uint64_t connection, uint64_t bytes_per_s)
+    void pace(uint64_t) {}
+#endif
+#ifdef refused_remember  // uint64_t remember(const void *memory, uint64_t bytes), beside void
+                         // forget
+    uint64_t remember(const void *, uint64_t) { return 1; }
+#endif
+};
+
+#ifdef refused_final  // a policy class is not final
+class last final : public helper {
+    void observe(uint32_t) {}
+
+public:
+    static constexpr moorage::about about{.name = "last"};
+    using helper::helper;
+};
+#else
+using last = helper;
+#endif
+
+MOORAGE_POLICIES("org.example.policy", "0.1.0", policy, last, cable)
