@@ -15,6 +15,7 @@
 
 #include "core/base/json.h"
 #include "tests/sanitizers.h"
+#include "tests/skip.h"
 
 namespace check_test {
 
@@ -213,26 +214,47 @@ TEST_CASE("every bad policy that is built is expected to fail") {
     }
 }
 
-TEST_CASE("check and describe say which calls were found") {
-    const auto done = check(quoted(build / "plugins/cache/lru.so") + " --only calls-found");
-    REQUIRE(done.report.is_object());
-    std::string text;
+namespace {
+
+// What `plugins check` and `plugins describe` say of a library's first policy.
+std::string calls_checked(const fs::path &library) {
+    const auto done = check(quoted(library) + " --only calls-found");
     for (const json &one : done.report["tests"])
-        if (one["test"] == "calls-found") text = one["text"];
-    CHECK(text ==
-          "cache: victims, on_load, on_evict (not admit, fill, hold, give_up); observer: observe");
+        if (one["test"] == "calls-found") return one["text"];
+    return "nothing";
+}
+json calls_described(const std::string &policy, const fs::path &folder) {
     const fs::path file =
         fs::temp_directory_path() / ("moorage-calls-" + std::to_string(getpid()) + ".json");
-    const std::string command = "'" + (build / "bin/moorage").string() +
-                                "' plugins describe static --json '" + file.string() + "'";
+    const std::string command = quoted(build / "bin/moorage") + " plugins describe " + policy +
+                                " --set plugins.path=" + quoted(folder) + " --json " +
+                                quoted(file) + " > /dev/null";
     REQUIRE(std::system(command.c_str()) == 0);
     std::ifstream in(file);
     const json described = json::parse(in, nullptr, false);
     fs::remove(file);
-    REQUIRE(described["calls"].is_array());
-    CHECK(described["calls"][0]["kind"] == "cache");
-    CHECK(described["calls"][0]["found"] == json({"victims", "admit", "fill"}));
-    CHECK(described["calls"][0]["absent"] == json({"on_load", "on_evict", "hold", "give_up"}));
+    return described["calls"][0];
+}
+
+}  // namespace
+
+// One of each language, which answer alike; of C the template is no observer.
+TEST_CASE("check and describe say which calls were found") {
+    const fs::path templates = build / "tests/abi/templates", bundled = build / "plugins/cache";
+    const std::string cache = "cache: victims, on_load, on_evict (not admit, fill, hold, give_up)";
+    CHECK(calls_checked(bundled / "lru.so") == cache + "; observer: observe");
+    CHECK(calls_checked(templates / "c_cache.so") == cache);
+    CHECK(calls_described("static", bundled)["found"] == json({"victims", "admit", "fill"}));
+    CHECK(calls_described("static", bundled)["absent"] ==
+          json({"on_load", "on_evict", "hold", "give_up"}));
+    CHECK(calls_described("c_cache", templates)["kind"] == "cache");
+    CHECK(calls_described("c_cache", templates)["absent"] ==
+          json({"admit", "fill", "hold", "give_up"}));
+    if (!fs::exists(templates / "rust_cache.so"))
+        return moorage::test::skip("no rustc when this was built: C++ and C were looked at");
+    CHECK(calls_checked(templates / "rust_cache.so") == cache + "; observer: observe");
+    CHECK(calls_described("rust_cache", templates)["found"] ==
+          json({"victims", "on_load", "on_evict"}));
 }
 
 TEST_CASE("equal seeds give equal reports but for the times") {

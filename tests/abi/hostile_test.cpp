@@ -235,6 +235,32 @@ TEST_CASE("what a policy is lent it cannot change") {
         if (!address_checks) CHECK(done.figures["failed"]["signal"] == "SIGSEGV");
         CHECK(done.figures["failed"]["policy"] == "hostile");
     }
+    // A plan is asked for once, so that what was lent is compared after it; limits are a copy.
+    for (const std::string what : {"cluster", "demand"}) {
+        const outcome done = program(run_with("placement", "x", "write_" + what));
+        CHECK(done.code == 1);
+        CHECK(done.errors.find("placement plugin hostile: plan wrote to the " + what +
+                               ", which was lent for reading") != std::string::npos);
+    }
+    CHECK(program(run_with("router", "x", "write_limits")).text ==
+          program(run_with("router", "x", "nothing")).text);
+}
+
+// 12 tokens through 24 layers.
+TEST_CASE("calls that a policy leaves to the default are counted under its name") {
+    for (const auto &[stage, usual] : {std::pair{"router", "topk"}, {"dispatch", "load_all"}}) {
+        CAPTURE(stage);
+        const outcome done = program(run_with(stage, "x", "abstain"));
+        REQUIRE(done.code == 0);
+        CHECK(done.figures["without_advice"] == json{{"hostile", 288}});
+        CHECK(done.text.find("plugin hostile left 288 steps to the default") != std::string::npos);
+        const outcome by_default = program("run '" + (source / "configs/quickstart.toml").string() +
+                                           "' --set run.tokens=12 --set memory.experts=144"
+                                           " --set memory.buffer_experts=4 --set " +
+                                           stage + ".plugin=" + usual);
+        CHECK(done.figures["tpot_ms"] == by_default.figures["tpot_ms"]);
+        CHECK_FALSE(by_default.figures.contains("without_advice"));
+    }
 }
 
 TEST_CASE("a change of the process is a fault of who made it, and is put back") {
@@ -339,7 +365,28 @@ TEST_CASE("the conformance kit names the call, and finds what it changed") {
     }
 }
 
-TEST_CASE("in compare it costs its own row, which names it") {
+TEST_CASE("in compare a policy of any kind costs its own row, which names it") {
+    const struct {
+        const char *stage, *in, *beside;
+    } kinds[] = {{"router", "select", "topk"},
+                 {"prefetch", "prefetch_plan", "next_gate"},
+                 {"dispatch", "assign", "load_all"},
+                 {"transport", "next", "direct"},
+                 {"budget", "budget_plan", "uniform"}};
+    for (const auto &one : kinds) {
+        CAPTURE(one.stage);
+        const std::string stage = one.stage;
+        const outcome done = program(
+            "compare '" + (source / "configs/quickstart.toml").string() +
+            "' --set run.tokens=12 --set memory.experts=144 --set memory.buffer_experts=4" +
+            (stage == "budget" ? " --set memory.sharing=per-layer" : "") + " --sweep " + stage +
+            ".plugin=hostile," + one.beside + " --set " + stage + ".hostile.in=" + one.in +
+            " --set " + stage + ".hostile.does=abort --set plugins.path='" + hostile + "'");
+        CHECK(done.code == 1);
+        CHECK(done.errors.find(stage + " policy hostile (") != std::string::npos);
+        CHECK(done.figures.dump().find("\"policy\":\"hostile\"") != std::string::npos);
+        CHECK(done.text.find("FAILED") != std::string::npos);
+    }
     for (const char *deed : {"write_null", "exit", "loop", "throw", "write_state"}) {
         CAPTURE(deed);
         const outcome done = program(

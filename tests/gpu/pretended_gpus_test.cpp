@@ -153,6 +153,19 @@ TEST_CASE("the failure of a call on either GPU is an error with its name, or doe
     }
 }
 
+TEST_CASE("the GPU that is asked for does the work, and no other") {
+    const double expected = alone({});
+    for (const uint32_t asked : {0u, 1u}) {
+        CAPTURE(asked);
+        pretended_run run("olmoe");
+        configure(run, {}, false);
+        run.config.device = asked;
+        CHECK(report_of(run, {.devices = 2}).text.nll == expected);
+        CHECK(pretended::now().ever_allocated(asked) > 0);
+        CHECK(pretended::now().ever_allocated(1 - asked) == 0);
+    }
+}
+
 TEST_CASE("what cannot be over two GPUs is refused with a remedy") {
     pretended_run run("olmoe");
     configure(run, {}, true);

@@ -75,6 +75,9 @@ bool check_poisoned(const std::string &name, const raw_tensor &tensor, const fs:
     const std::string &text = done.failure().text;
     CAPTURE(text);
     CHECK(text.find("tensor " + tensor.name + " holds ") != std::string::npos);
+    // What is looked at when the file is opened is of no token.
+    const bool opened = text.starts_with((model / "model.safetensors").string() + ": tensor ");
+    CHECK(opened != (text.find(" of request 0: ") != std::string::npos));
     CHECK(text.find('\n') == std::string::npos);
     return true;
 }
@@ -151,6 +154,7 @@ TEST_CASE("a router whose finite weights drive the model out of range is named")
     CAPTURE(refused.failure().text);
     CHECK(refused.failure().text.find("every weight is finite") != std::string::npos);
     CHECK(refused.failure().text.find("router policy huge") != std::string::npos);
+    CHECK(refused.failure().text.find("token 0 of request 0: ") != std::string::npos);
 }
 
 TEST_CASE("the first odd value is the first of a plain search, in every type") {

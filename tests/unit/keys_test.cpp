@@ -122,6 +122,7 @@ TEST_CASE("sizes, shares and times with units, in a file and in --set") {
     CHECK(accepted(least, {"memory.bytes=2.5e9"}).bytes == 2'500'000'000u);
     CHECK(accepted(least, {"memory.bytes=0.3 GiB"}).bytes == 322'122'547u);  // to the nearest
     CHECK(holds(refused(least, {"memory.bytes=1.6 B"}), "an integer from 1"));
+    CHECK(accepted(least, {}).call_limit_ms == 10'000);
     CHECK(accepted(least, {"plugins.call_limit_ms=2 s"}).call_limit_ms == 2000);
     CHECK(accepted(least, {"run.guard_margin=2%"}).guard_margin == 0.02);
     CHECK(accepted(least, {"router.substitution_max=12.5 %"}).substitution_max == 0.125);

@@ -55,6 +55,7 @@ public:
         std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, route.host_experts);
         write(step);
         if (does_ == "write_beyond") std::fill_n(route.host_experts, 1 << 20, 0u);
+        if (does_ == "abstain") return 0;
         return step.token_count;
     }
 
@@ -113,6 +114,7 @@ public:
         write(step);
         if (does_ == "write_items") hostile::overwrite(items.host_load_ns);
         if (does_ == "write_table") hostile::overwrite(&items.count);
+        if (does_ == "abstain") return 0;
         std::copy_n(items.host_device, items.count, where.begin());
         return items.count;
     }

@@ -92,7 +92,11 @@ uint64_t calls(const std::string &name) { return now().calls(name); }
 uint64_t copies(int priority) { return now().copies(priority); }
 
 device::device(const settings &how)
-    : streams(how), how_(how), limits_(limits_of(how.gpu)), used_(how.devices) {}
+    : streams(how),
+      how_(how),
+      limits_(limits_of(how.gpu)),
+      used_(how.devices),
+      allocations_(how.devices) {}
 
 cudaError_t device::reach(uint32_t peer) {
     if (peer >= how_.devices || peer == current) return cudaErrorInvalidDevice;
@@ -138,7 +142,7 @@ cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped)
     // the run.
     std::memset(*out, rates ? 0 : 0xff, std::min(bytes, large_bytes));
     blocks_[static_cast<std::byte *>(*out)] = {bytes, pinned, mapped, current};
-    if (!pinned) used_[current] += bytes;
+    if (!pinned) used_[current] += bytes, ++allocations_[current];
     return cudaSuccess;
 }
 

@@ -61,6 +61,7 @@ public:
     cudaError_t release(void *memory, bool pinned);
     size_t free_bytes() const { return how_.memory_bytes - used_[current]; }
     size_t total_bytes() const { return how_.memory_bytes; }
+    uint64_t ever_allocated(uint32_t device) const { return allocations_.at(device); }
     cudaError_t copy_now(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
     cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, stream &on);
 
@@ -102,7 +103,7 @@ private:
 
     settings how_;
     gpu_limits limits_;
-    std::vector<uint64_t> used_;                     // [devices]
+    std::vector<uint64_t> used_, allocations_;       // [devices]
     std::set<std::pair<uint32_t, uint32_t>> reach_;  // from, to
     bool broken_ = false;                            // every call fails
     std::map<const std::byte *, block> blocks_;

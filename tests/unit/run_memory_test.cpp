@@ -1,0 +1,74 @@
+// run_memory_test.cpp - goal: the memory of a run does not grow with its tokens, the optimum's
+// included. Method: everything that is taken by operator new, of policies too, is counted while
+// some tokens and twice as many of one kind are emulated.
+#include <doctest/doctest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "core/pipeline/run.h"
+#include "tests/perf/perf_trace.h"
+#include "tests/sanitizers.h"
+#include "tests/skip.h"
+
+namespace {
+
+std::atomic<int64_t> held = 0, most = 0;
+
+}  // namespace
+
+// What a build with sanitizers puts in their place stays there.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+void *operator new(size_t bytes) {
+    void *const made = std::malloc(bytes);
+    if (!made) throw std::bad_alloc();
+    const auto now = held += static_cast<int64_t>(malloc_usable_size(made));
+    if (now > most) most = now;
+    return made;
+}
+void operator delete(void *what) noexcept {
+    held -= static_cast<int64_t>(malloc_usable_size(what));
+    std::free(what);
+}
+void operator delete(void *what, size_t) noexcept { operator delete(what); }
+#endif
+
+namespace {
+
+using namespace moorage::core;
+
+int64_t most_held(uint64_t tokens) {
+    const auto file = moorage::perf::write_perf_trace(
+        {.layers = 32, .experts = 8, .top_k = 2, .tokens = tokens, .requests = 20});
+    REQUIRE_FALSE(file.empty());
+    run_resources shared;
+    REQUIRE(shared.scan({}).ok());
+    run_config config;
+    config.file = "memory.toml";
+    config.trace = file;
+    config.shape = "Mixtral-8x7B";
+    config.profile = "rtx_4090";
+    config.experts = 128;
+    const int64_t before = held;
+    most = before;
+    const auto report = run(config, shared, {});
+    std::filesystem::remove(file);
+    REQUIRE_MESSAGE(report.ok(), (report ? "" : report.failure().text));
+    CHECK(report->tokens == tokens);
+    return most - before;
+}
+
+}  // namespace
+
+// Up to 131,072 times are kept one by one (core/report).
+TEST_CASE("twice the tokens take no more memory") {
+    if (moorage::test::sanitized) return moorage::test::skip("sanitizers keep books of their own");
+    constexpr uint64_t few = 135'000, many = 200'000;
+    const int64_t before = most_held(few), growth = most_held(many) - before;
+    CAPTURE(growth);
+    CHECK(before > 131'072 * 8);
+    CHECK(growth < static_cast<int64_t>(many - few));  // less than a byte each
+}
