@@ -45,6 +45,9 @@ const svg = (tag, attributes, text) => {
   if (text !== undefined) made.textContent = text;
   return made;
 };
+const pen = document.createElement("canvas").getContext("2d");
+pen.font = "12px system-ui, sans-serif";
+const width_of = text => Math.ceil(pen.measureText(text).width) + 10;
 const cell = (row, text, name) => {
   const made = row.insertCell();
   made.textContent = text;
@@ -59,15 +62,16 @@ let first = null, before = null, seen = 0;
 function draw_map(now) {
   const servers = now.peers, layers = servers.length ? servers[0].experts_of_layers.length : 0;
   const experts = layers ? now.experts_all / layers : 1;
-  const wide = Math.max(12, Math.min(36, 900 / Math.max(layers, 1))), high = 24, left = 130;
+  const labels = servers.map(one => one.server + (one.stands === "self" ? " (this)" :
+    one.stands === "ready" ? "" : ` (${one.stands})`));
+  const wide = Math.max(12, Math.min(36, 900 / Math.max(layers, 1))), high = 24;
+  const left = Math.max(130, ...labels.map(width_of));
   const foot = 70, height = servers.length * high + 24 + foot;
   const all = svg("svg", { width: left + layers * wide + 10, height: height, role: "img",
     "aria-label": "experts of each layer by server" });
   servers.forEach((one, row) => {
     const y = 20 + row * high;
-    const note = one.stands === "self" ? " (this)" : one.stands === "ready" ? "" :
-      ` (${one.stands})`;
-    all.append(svg("text", { x: 0, y: y + 16 }, one.server + note));
+    all.append(svg("text", { x: 0, y: y + 16 }, labels[row]));
     one.experts_of_layers.forEach((count, layer) => {
       const box = svg("rect", { x: left + layer * wide, y: y, width: wide - 1, height: high - 2,
         style: `fill: rgba(var(--full), ${count / experts}); stroke: var(--line)` });
