@@ -84,7 +84,7 @@ private:
         open_[id] = request;
         heard_ns_[id] = out.sent_ns;
         if (!links_.send(*to, std::move(written), message_kind::ask, id) && open_.erase(id) != 0)
-            end(request, load_end::lost, "the connection ended");
+            lose(request);
     }
 
     void end(size_t request, load_end how, const std::string &text) {
@@ -95,6 +95,12 @@ private:
         open_.erase(request + 1);
         heard_ns_.erase(request + 1);
         if (options_.on_end) options_.on_end(request, out);
+    }
+
+    void lose(size_t request) {
+        end(request, load_end::lost,
+            format("the connection ended after {} of {} tokens", outcomes_[request].written.size(),
+                   requests_[request].of.new_tokens));
     }
 
     void end_late() {
@@ -155,7 +161,7 @@ private:
         for (const auto &[id, request] : open_)
             if (requests_[request].home == which.server) lost.push_back(request);
         std::ranges::sort(lost);
-        for (const size_t request : lost) end(request, load_end::lost, "the connection ended");
+        for (const size_t request : lost) lose(request);
     }
 
     const std::vector<load_request> &requests_;

@@ -41,7 +41,7 @@ struct load_outcome {
     uint64_t number = 0;     // that its home gave it, for its log; 0: it did not answer
     uint32_t queued_us = 0;  // at the home, until its first pass
     std::vector<int32_t> written;
-    std::string text;  // why it was not answered
+    std::string text;  // why it was not answered; of a lost one also how much had come
 };
 
 struct load_options {

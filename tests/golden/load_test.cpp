@@ -107,7 +107,7 @@ TEST_CASE("what cannot be answered is told by its reason") {
     CHECK(outcomes[0].written == alone(on, {{1, 2, 3}, 17, 0}));
 }
 
-TEST_CASE("a home that dies loses its requests, not those of others") {
+TEST_CASE("a home that dies loses its requests at once, not those of others") {
     node_bench on("olmoe"), first("olmoe"), second("olmoe");
     const node_plan plan = plan_of(*on.of, 2, all_at(on, {0, 1}));
     loop_hub hub;
@@ -119,19 +119,32 @@ TEST_CASE("a home that dies loses its requests, not those of others") {
     });
     std::vector<load_request> requests;
     for (uint32_t i = 0; i < 12; ++i) requests.push_back(request_to(i % 2, {1, 2, 3}, 12));
+    std::atomic<uint64_t> killed_ns = 0;
     std::thread killer([&] {
         while (answers < 6) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        killed_ns = steady_ns();
         dies.kill();
     });
-    const auto outcomes = load_over(hub, plan, requests);
+    uint64_t known_ns = 0;
+    load_options options;
+    options.on_end = [&](size_t, const load_outcome &of) {
+        if (of.how == load_end::lost) known_ns = steady_ns();
+    };
+    const auto outcomes = load_over(hub, plan, requests, options);
     killer.join();
+    // Of the 60 s that an answer may take.
+    CHECK(known_ns - killed_ns < 1'000'000'000);
     const auto text = alone(on, requests[0].of);
     size_t lost = 0;
     for (size_t i = 0; i < requests.size(); ++i) {
         CAPTURE(i);
         if (requests[i].home == 0) CHECK(outcomes[i].how == load_end::answered);
         if (outcomes[i].how == load_end::answered) CHECK(outcomes[i].written == text);
-        lost += outcomes[i].how == load_end::lost;
+        if (outcomes[i].how != load_end::lost) continue;
+        ++lost;
+        CHECK(outcomes[i].text ==
+              format("the connection ended after {} of 12 tokens", outcomes[i].written.size()));
+        CHECK(std::equal(outcomes[i].written.begin(), outcomes[i].written.end(), text.begin()));
     }
     CHECK(lost >= 5);
 }

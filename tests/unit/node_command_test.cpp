@@ -5,6 +5,8 @@
 
 #include <signal.h>
 
+#include <future>
+
 #include "tests/unit/local_cluster.h"
 
 namespace node_command_test {
@@ -103,6 +105,37 @@ TEST_CASE("homes are loaded, a request is followed over nodes, the page is serve
     const ended strange = run_line(line + " --home too", all.at.file("errors"));
     CHECK(strange.code == 2);
     CHECK(strange.says("did you mean two"));
+}
+
+TEST_CASE("who asks a home that is killed knows within a second, and how much had come") {
+    local_cluster all;
+    for (const size_t server : {0, 1, 2}) all.start(server);
+    auto asked = std::async(std::launch::async, [&] {
+        return run_line("load " + all.file +
+                            " --home two --requests 3 --faster 1000"
+                            " --set cluster.workloads.output_tokens=1000 --answers " +
+                            all.at.file("answers"),
+                        all.at.file("errors"));
+    });
+    const auto writes = [&] {
+        const json now = all.status(1);
+        return now.contains("requests") && now["requests"]["written_tokens"] > 0;
+    };
+    while (!writes() && asked.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready)
+        continue;
+    const auto killed = std::chrono::steady_clock::now();
+    all.end(1, SIGKILL);
+    const ended how = asked.get();
+    CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(1));
+    CHECK(how.code == 1);
+    CAPTURE(how.out);
+    CAPTURE(how.errors);
+    CHECK(how.out.find("3 requests: 0 answered, 3 lost") != std::string::npos);
+    const std::string answers = all.at.read("answers");
+    const json first = json::parse(answers.substr(0, answers.find('\n')));
+    CHECK(first["ids"].size() > 0);
+    CHECK(how.out.find(format("two: lost: the connection ended after {} of 1000 tokens",
+                              first["ids"].size())) != std::string::npos);
 }
 
 TEST_CASE("eval as a home has the likelihood of one process") {
