@@ -15,6 +15,24 @@ namespace {
 constexpr size_t memory_max = 64;  // messages whose memory is kept
 constexpr uint64_t waiting_messages_max = 4096;
 
+// Of kinds of which not everybody reads the body: that it is one.
+objection body_of(const frame &of) {
+    pong_view answer;
+    refusal_view why;
+    switch (of.header.kind) {
+        case message_kind::pong:
+            return read(of.body, answer);
+        case message_kind::goodbye:
+            return read(of.body, why);
+        case message_kind::cancel:
+            if (of.body.empty()) return {};
+            return {refusal_reason::size,
+                    format("a cancellation with {} bytes; it has none", of.body.size())};
+        default:
+            return {};
+    }
+}
+
 }  // namespace
 
 links::links(wire &over, const node_plan &plan, const node_identity &own, link_events &events)
@@ -182,6 +200,10 @@ bool links::take(link &from, const moorage_wire_event &event) {
     }
     if (of.header.incarnation != from.incarnation || of.header.sender != from.server) {
         refuse(from, refusal_reason::incarnation, "it is not who it was when it greeted");
+        return false;
+    }
+    if (const objection bad = body_of(of); bad.why != refusal_reason::none) {
+        refuse(from, bad.why, bad.text);
         return false;
     }
     from.epoch = std::max(from.epoch, of.header.epoch);

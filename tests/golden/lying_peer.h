@@ -1,0 +1,180 @@
+// lying_peer.h - somebody who greets as a node does and then says messages of every kind that are
+// cut short, or in which a count or a value is beyond what it may be.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/node/peer_node.h"
+#include "tests/unit/loop_wire.h"
+
+namespace moorage::test {
+
+// Where a body has a count and a value that 0xffffffff is not possible for; none: it has none.
+struct body_place {
+    core::message_kind kind;
+    int count = none, value = none;
+    static constexpr int none = -1;
+};
+
+// Every kind of docs/protocol.md, once.
+constexpr body_place body_places[] = {
+    {core::message_kind::hello, 48, 32},  {core::message_kind::welcome, 48, 32},
+    {core::message_kind::refusal, 12, 0}, {core::message_kind::call, 20, 0},
+    {core::message_kind::reply, 16, 0},   {core::message_kind::failed, 12, 0},
+    {core::message_kind::cancel},         {core::message_kind::ping},
+    {core::message_kind::pong},           {core::message_kind::statistics, 24},
+    {core::message_kind::goodbye, 12, 0}, {core::message_kind::weights_wanted, 16, 0},
+    {core::message_kind::weights, 16, 0}, {core::message_kind::ask, 4, 0},
+    {core::message_kind::tokens, 8, 0}};
+static_assert(std::size(body_places) == core::message_kinds + 2);
+
+enum class lie { cut, count, value };
+constexpr const char *lie_names[] = {"cut short", "a count or length beyond", "a wrong value"};
+
+// The greeting of a node that goes by the plan.
+inline core::greeting greeting_of(const core::node_plan &plan, std::string_view server) {
+    return {core::feature_weights, plan.cluster,     plan.model, plan.plan, plan.sizes, server,
+            plan.model_name,       "somebody else's"};
+}
+
+// A message of the kind that is sound, without its header.
+inline core::message_bytes sound_message(core::message_kind kind, const core::node_plan &plan) {
+    using core::message_kind;
+    core::message_bytes made;
+    core::begin_frame(made);
+    const std::vector<core::expert_rows> experts = {{0, 1}};
+    const std::vector<uint32_t> row_of = {0};
+    const std::vector<int32_t> ids = {1, 2};
+    const std::vector<uint64_t> counts(plan.pages(), 1);
+    const std::vector<std::byte> bytes(64);
+    const auto zero = [](std::span<float> room) { std::ranges::fill(room, 0.f); };
+    switch (kind) {
+        case message_kind::hello:
+        case message_kind::welcome:
+            write(made, greeting_of(plan, ""));
+            break;
+        case message_kind::refusal:
+        case message_kind::failed:
+        case message_kind::goodbye:
+            write(made, core::refusal_view{.why = core::refusal_reason::busy, .text = "not now"});
+            break;
+        case message_kind::call:
+            zero(write(made, core::call_view{0, 1, 0, experts, row_of, {}}, plan.sizes.hidden));
+            break;
+        case message_kind::reply:
+            zero(write(made, core::reply_view{0, 0, 0, 1, {}}, plan.sizes.hidden));
+            break;
+        case message_kind::cancel:
+            break;
+        case message_kind::ping:
+            write(made, core::ping_view{7});
+            break;
+        case message_kind::pong:
+            write(made, core::pong_view{7, 8, 9, 0, 0});
+            break;
+        case message_kind::statistics:
+            write(made, core::statistics_view{1, 2, 3, counts});
+            break;
+        case message_kind::weights_wanted:
+            write(made, core::weights_range{0, 0, 0, 64});
+            break;
+        case message_kind::weights:
+            write(made, core::weights_view{{0, 0, 0, 64}, 64, bytes});
+            break;
+        case message_kind::ask:
+            write(made, core::ask_view{1, ids});
+            break;
+        case message_kind::tokens:
+            write(made, core::tokens_view{false, 0, ids});
+            break;
+    }
+    return made;
+}
+
+// The same, spoilt; false: a message of the kind has nothing that this can be done to.
+inline bool spoil(core::message_bytes &of, const body_place &at, lie how) {
+    if (how == lie::cut) {
+        if (of.size() == core::frame_header_bytes) return false;
+        of.resize(of.size() - 4);
+    } else if (how == lie::count && at.count == body_place::none) {
+        of.resize(of.size() + 8);
+    } else {
+        const int place = how == lie::count ? at.count : at.value;
+        if (place == body_place::none) return false;
+        std::fill_n(of.begin() + core::frame_header_bytes + place, 4, std::byte{0xff});
+    }
+    return true;
+}
+
+// What somebody heard of the one it lied to.
+struct heard {
+    bool closed = false;
+    core::refusal_reason why = core::refusal_reason::none;  // of a refusal
+    std::string text;
+};
+
+// One end of a connection, by hand.
+class lying_peer {
+public:
+    lying_peer(loop_hub &hub, const core::node_plan &plan, uint32_t server)
+        : wire_(hub), plan_(plan), server_(server) {}
+
+    bool listen(const std::string &address) { return wire_.listen(address).ok(); }
+    void connect(const std::string &address) {
+        const std::vector<std::string> to = {address};
+        connection_ = *wire_.connect(MOORAGE_WIRE_CALLS, to);
+    }
+    void greet(core::message_kind kind) {
+        core::message_bytes says;
+        core::begin_frame(says);
+        const bool named = server_ < plan_.servers.size();
+        write(says, greeting_of(plan_, named ? std::string_view(plan_.servers[server_].name) : ""));
+        say(std::move(says), kind, 0);
+    }
+    void say(core::message_bytes &&written, core::message_kind kind, uint64_t id) {
+        core::end_frame(
+            written,
+            {.kind = kind, .sender = server_, .incarnation = 9, .epoch = plan_.epoch, .id = id});
+        const moorage_wire_part part{written.data(), written.size(), 0};
+        while (wire_.send(connection_, {&part, 1}, 1) == MOORAGE_WIRE_FULL) continue;
+    }
+    // Takes what comes until `over`, which sees each message, or the time is up.
+    template <class Over>
+    heard hear(uint64_t wait_ns, Over over) {
+        heard made;
+        const uint64_t end_ns = core::steady_ns() + wait_ns;
+        while (core::steady_ns() < end_ns) {
+            moorage_wire_event event;
+            if (wire_.poll({&event, 1}, 10'000'000) == 0) continue;
+            if (event.kind == MOORAGE_WIRE_ACCEPTED) connection_ = event.connection;
+            if (event.kind == MOORAGE_WIRE_CLOSED && event.connection == connection_) {
+                made.closed = true;
+                return made;
+            }
+            if (event.kind != MOORAGE_WIRE_MESSAGE) continue;
+            core::frame of;
+            const std::span bytes(static_cast<const std::byte *>(event.plugin_data),
+                                  static_cast<size_t>(event.bytes));
+            if (read_frame(bytes, of).why != core::refusal_reason::none) continue;
+            core::refusal_view why;
+            if (of.header.kind == core::message_kind::refusal &&
+                read(of.body, why).why == core::refusal_reason::none)
+                made.why = why.why, made.text = why.text;
+            const bool enough = over(of);
+            wire_.release(event.message);
+            if (enough) return made;
+        }
+        return made;
+    }
+
+private:
+    loop_wire wire_;
+    const core::node_plan &plan_;
+    const uint32_t server_;
+    uint64_t connection_ = 0;
+};
+
+}  // namespace moorage::test
