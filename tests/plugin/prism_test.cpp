@@ -7,7 +7,7 @@
 #include <random>
 
 #include "placement_harness.h"
-#include "plugins/placement/prism_algorithm.hpp"
+#include "plugins/placement/prism/prism_algorithm.hpp"
 #include "prism_definition.h"
 
 namespace prism_test {

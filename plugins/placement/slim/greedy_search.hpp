@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "slim_parts.hpp"
+#include "../slim_parts.hpp"
 
 namespace moorage::slim {
 

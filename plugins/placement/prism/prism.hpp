@@ -14,7 +14,7 @@
 #pragma once
 
 #include "prism_algorithm.hpp"
-#include "server_demand.hpp"
+#include "../server_demand.hpp"
 
 namespace moorage::policies {
 

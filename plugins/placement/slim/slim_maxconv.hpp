@@ -11,7 +11,7 @@
 // guarantee as slim_dp; where values tie, not always the same set.
 #pragma once
 
-#include "slim_parts.hpp"
+#include "../slim_parts.hpp"
 
 namespace moorage::policies {
 

@@ -11,7 +11,7 @@
 // of a server are modular plus supermodular (Proposition 4; K = 3 has exceptions).
 #pragma once
 
-#include "slim_parts.hpp"
+#include "../slim_parts.hpp"
 
 namespace moorage::policies {
 
