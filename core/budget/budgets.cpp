@@ -8,8 +8,8 @@
 namespace moorage::core {
 
 budgets::budgets(std::span<instance *const> policies, fault_log &faults, const memories &truth,
-                 caches &of, std::span<const uint32_t> slots, uint32_t part_rows)
-    : truth_(truth) {
+                 caches &of, std::span<const uint32_t> slots, uint32_t part_rows, bool per_layer)
+    : truth_(truth), per_layer_(per_layer), due_(per_layer ? 0 : MOORAGE_NEVER) {
     each_.reserve(policies.size());
     for (uint32_t device = 0; device < policies.size(); ++device)
         each_.emplace_back(*policies[device], faults, truth.at(device), of.of_device(device),

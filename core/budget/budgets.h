@@ -16,16 +16,18 @@ class caches;
 // As budget_stage, for all of them together.
 class budgets {
 public:
-    // A policy and the whole experts that fit for each device.
+    // A policy and the whole experts that fit for each device. Where layers share their slots there
+    // is nothing to divide, and plan() is never due.
     budgets(std::span<instance *const> policies, fault_log &faults, const memories &truth,
-            caches &of, std::span<const uint32_t> slots, uint32_t part_rows);
+            caches &of, std::span<const uint32_t> slots, uint32_t part_rows, bool per_layer);
 
     // Asks all of them, when the first is due.
     bool plan(uint64_t tokens_done, bool idle);
     bool apply();
     bool overfull() const;
     bool shrink();
-    uint64_t due() const { return due_; }
+    uint64_t due() const { return due_; }  // in tokens done
+    bool per_layer() const { return per_layer_; }
     const std::vector<uint32_t> &evicted() const { return evicted_; }
     bool divides() const;
     // The arenas of those that divide theirs.
@@ -38,7 +40,8 @@ private:
     const memories &truth_;
     std::vector<budget_stage> each_;
     std::vector<uint32_t> evicted_;
-    uint64_t due_ = 0;
+    const bool per_layer_;
+    uint64_t due_;
 };
 
 }  // namespace moorage::core

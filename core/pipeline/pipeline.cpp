@@ -26,7 +26,7 @@ pipeline::pipeline(const parts &of)
       router_(*of.policies.router, faults_, of.routing, source_.streams()),
       cache_(all_of(of.policies.cache, of.policies.more_caches), truth_, faults_),
       budget_(all_of(of.policies.budget, of.policies.more_budgets), faults_, truth_, cache_,
-              of.slots, of.part_rows),
+              of.slots, of.part_rows, of.per_layer),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max, source_.layers(),
                  source_.experts()),
       host_(of.host ? std::make_unique<host_store>(*of.policies.host_cache, *of.host, faults_,
@@ -57,10 +57,7 @@ pipeline::pipeline(const parts &of)
              .buffer_slots = of.buffer_slots,
              .from_disk = of.from_disk,
              .others = of.others}),
-      watcher_(of.watcher),
-      policies_(of.clock),
-      events_(of.events),
-      per_layer_(of.per_layer) {
+      told_{of.watcher, of.clock, of.events} {
     if (truth_.devices() > 1) account_.devices.resize(truth_.devices());
     // One call per instance and step, however many stages it serves.
     const stages &all = of.policies;
@@ -142,8 +139,8 @@ bool pipeline::decide(layer_report &account) {
     executor_.route(step_.computed(), step_.weights());
     if (!account_.timed([&] { return work_.load(); })) return false;
     work_.start();
-    if (policies_) executor_.host_worked(policies_->untold_ns());
-    if (events_) events_->decided(truth_, now_ns());
+    if (told_.clock) executor_.host_worked(told_.clock->untold_ns());
+    if (told_.events) told_.events->decided(truth_, now_ns());
     return true;
 }
 
@@ -154,7 +151,7 @@ bool pipeline::choose(layer_report &account) {
     step_.weigh(source_, pass_);
     step_.group();
     work_.look_up(account);
-    if (watcher_) watcher_->step(step_.view(), pass_, source_);
+    if (told_.watcher) told_.watcher->step(step_.view(), pass_, source_);
     observe();
     work_.settle();
     return work_.assign();
@@ -192,7 +189,7 @@ void pipeline::piece_crossed(const completion &done) {
 void pipeline::handle(const completion &done) {
     const instance::stepping mark;
     if (!account_.virtual_time) learn(done);
-    if (events_) show(done);
+    if (told_.events) show(done);
     switch (done.kind) {
         case event_kind::piece:
             return piece_crossed(done);
@@ -218,7 +215,7 @@ void pipeline::end_pass() {
     note_no_step();
     compare_pass();
     account_.tokens += pass_.tokens.size();
-    if (events_) show_pass();
+    if (told_.events) show_pass();
     step_.tokens_done(account_.tokens);
     account_.pass_ended(pass_, now_ns());
     source_.pass_done(pass_, now_ns());
@@ -233,7 +230,7 @@ void pipeline::finish(run_report &report) {
         report.host = {host_->slots(), host_->requested(), host_->hits(),
                        transport_.moved_bytes(link_disk) - host_->first_bytes(),
                        host_->first_bytes()};
-    account_.report(executor_, truth_, transport_, per_layer_, report);
+    account_.report(executor_, truth_, transport_, budget_.per_layer(), report);
     report.has_predictions = prefetch_.active();
     report.faults = {faults_.counts().begin(), faults_.counts().end()};
     report.without_advice = {faults_.without_advice().begin(), faults_.without_advice().end()};

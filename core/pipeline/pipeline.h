@@ -132,9 +132,7 @@ private:
     flow divide();
     flow fill();
     flow fill_host();
-    bool arrangement_due() {
-        return !first_.there || (per_layer_ && account_.tokens >= budget_.due());
-    }
+    bool arrangement_due() { return !first_.there || account_.tokens >= budget_.due(); }
     void begin_pass();
     bool decide(layer_report &account);
     bool choose(layer_report &account);
@@ -177,10 +175,11 @@ private:
     pass pass_;
     layer_step step_;
     step_work work_;
-    step_watcher *watcher_;
-    policy_clock *policies_;
-    timeline_sink *events_;
-    bool per_layer_;
+    const struct {  // null: nobody
+        step_watcher *watcher;
+        policy_clock *clock;
+        timeline_sink *events;
+    } told_;
 
     struct {
         flow course;

@@ -9,7 +9,7 @@ namespace moorage::core {
 // Between passes: what the budget changes, and the content of caches that have none yet.
 flow pipeline::arrange() {
     bool empty = !first_.there;
-    if (per_layer_ && account_.tokens >= budget_.due()) {
+    if (account_.tokens >= budget_.due()) {
         if (!budget_.plan(account_.tokens, source_.idle())) co_return;
         empty = empty || budget_.divides();
         if (budget_.divides()) {

@@ -53,19 +53,20 @@ void pipeline::begin_pass() {
     account_.pass_begins(pass_, now_ns());
     executor_.begin(pass_);
     step_.enter(pass_);
-    if (events_) events_->pass_begins(pass_, account_.tokens, transport_.loaded_bytes(), now_ns());
+    if (told_.events)
+        told_.events->pass_begins(pass_, account_.tokens, transport_.loaded_bytes(), now_ns());
 }
 
 // What has completed, before it is taken in.
 void pipeline::show(const completion &done) {
     if (done.kind == event_kind::piece)
-        return events_->copied(transport_.next_to_end(done.tag), transport_.piece_bytes(done.tag),
-                               done.duration_ns, now_ns());
+        return told_.events->copied(transport_.next_to_end(done.tag),
+                                    transport_.piece_bytes(done.tag), done.duration_ns, now_ns());
     if (account_.virtual_time) return;  // the executor shows it to the nanosecond
     const bool expert = done.kind == event_kind::gpu_expert ||
                         done.kind == event_kind::cpu_expert || done.kind == event_kind::moved;
-    events_->computed(done.kind, layer(), expert ? work_.page_of(done.tag) : MOORAGE_NONE,
-                      done.duration_ns, now_ns());
+    told_.events->computed(done.kind, layer(), expert ? work_.page_of(done.tag) : MOORAGE_NONE,
+                           done.duration_ns, now_ns());
 }
 
 void pipeline::show_pass() {
@@ -75,7 +76,7 @@ void pipeline::show_pass() {
     uint64_t waiting_bytes = 0;
     for (uint32_t device = 0; device < truth_.devices(); ++device)
         waiting_bytes += transport_.demand_backlog_bytes(h2d_of(device));
-    events_->pass_ended(
+    told_.events->pass_ended(
         pass_,
         {sum.requested, sum.hits, transport_.loaded_bytes(), waiting_bytes, account_.spent()},
         now_ns());

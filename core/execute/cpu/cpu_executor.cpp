@@ -16,7 +16,7 @@ cpu_executor::cpu_executor(const cpu_executor_options &options)
       experts_(options.of->config().experts),
       intermediate_(options.of->config().moe_intermediate),
       weights_{experts_of(*options.of)},
-      begun_(std::chrono::steady_clock::now()) {
+      begun_ns_(steady_ns()) {
     if (!options.small) return;
     weights_[1] = experts_of(*options.small);
     small_unit_ = options.small->config().part_unit;
@@ -52,12 +52,6 @@ status cpu_executor::take_slots() {
     memory_ = std::move(*memory);
     if (const status there = memory_.touch(what); !there) return remedied(there.failure());
     return success();
-}
-
-uint64_t cpu_executor::time_ns() const {
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                     std::chrono::steady_clock::now() - begun_)
-                                     .count());
 }
 
 std::byte *cpu_executor::address(uint32_t page, uint8_t segment) const {

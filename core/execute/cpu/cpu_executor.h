@@ -7,12 +7,12 @@
 // the same one then.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/memory_block.h"
+#include "core/base/steady_time.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/load_link.h"
 #include "core/execute/side_work.h"
@@ -41,7 +41,7 @@ public:
     static result<std::unique_ptr<cpu_executor>> create(const cpu_executor_options &options);
 
     const uint64_t *clock() const override { return &now_; }
-    void begin_run() override { begun_ = std::chrono::steady_clock::now(); }
+    void begin_run() override { begun_ns_ = steady_ns(); }
     void begin(const pass &tokens) override;
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
     void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
@@ -58,7 +58,6 @@ private:
     friend turns_executor;
     explicit cpu_executor(const cpu_executor_options &options);
     status take_slots();
-    uint64_t time_ns() const;
     void compute(std::span<const operation> experts);
     void compute(const operation &one);
     void move(const operation &work);
@@ -68,6 +67,7 @@ private:
         options_.beside ? options_.beside->wait() : link_->help(options_.compute->pool());
     }
     void returns() { now_ = time_ns(); }
+    uint64_t time_ns() const { return steady_ns() - begun_ns_; }
     std::byte *row(uint64_t row) const { return memory_.data() + row * row_bytes_; }
     std::byte *address(uint32_t page, uint8_t segment) const;
     const mlp_weights &weights_of(const operation &one) const {
@@ -87,7 +87,7 @@ private:
     memory_block memory_;              // of the slots
     std::unique_ptr<load_link> link_;  // null: in place
     ring<completion> at_once_;         // of pieces that copy nothing
-    std::chrono::steady_clock::time_point begun_;
+    uint64_t begun_ns_;
 };
 
 }  // namespace moorage::core
