@@ -5,6 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
+#include "core/base/random.h"
 #include "core/execute/emulator.h"
 #include "toy_machine.h"
 
@@ -230,6 +233,141 @@ TEST_CASE("a policy may leave a link with one piece where two could go") {
     submit(owner::prefetch, 1);
     CHECK(on.machine.sent.size() == 1);
     CHECK(on.faults.counts().empty());
+}
+
+namespace {
+
+// What was asked of the stage, kept beside it: each transfer by its page, which is its alone.
+class drawn_transfers {
+public:
+    drawn_transfers(const char *policy, settings given, uint64_t seed)
+        : on_(policy, given), chance_(seed, 0) {}
+
+    void act() {
+        const uint64_t what = chance_.below(8);
+        if (what < 3)
+            submit();
+        else if (what < 6)
+            cross();
+        else if (const uint32_t page = any(); page != MOORAGE_NONE)
+            chance_.below(2) == 0 ? promote(page) : give_up(page);
+        take_sent();
+        check();
+    }
+    // Everything that is still wanted arrives, and ids come back.
+    void drain() {
+        while (crossed_ < on_.machine.sent.size()) cross(), take_sent(), check();
+        uint64_t ended = 0;
+        for (transfer &one : all_) {
+            CHECK(one.ended != one.cancelled);
+            ended += one.ended ? 1 : 0;
+            if (!one.released) on_.stage->release(one.id);
+        }
+        CHECK(on_.machine.there.size() == ended);
+        std::set<uint32_t> ids;
+        for (int i = 0; i < 8; ++i)
+            ids.insert(on_.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 1));
+        CHECK(ids.size() == 8);
+        CHECK(ids.count(MOORAGE_NONE) == 0);
+        CHECK(on_.faults.counts().empty());
+    }
+
+private:
+    struct transfer {
+        uint32_t id;
+        owner of;
+        uint64_t bytes, sent = 0, moved = 0, prefetched = 0;
+        bool cancelled = false, ended = false, released = false;
+        bool live() const { return !ended && (!cancelled || sent != moved); }
+        bool ahead() const { return of == owner::prefetch || of == owner::behind; }
+    };
+
+    uint32_t any() {
+        return all_.empty() ? MOORAGE_NONE : static_cast<uint32_t>(chance_.below(all_.size()));
+    }
+    void submit() {
+        const auto of = static_cast<owner>(chance_.below(owner_count));
+        const uint64_t bytes = 1 + chance_.below(40'000);
+        std::set<uint32_t> taken;
+        for (const transfer &one : all_)
+            if (one.live() || !one.released) taken.insert(one.id);
+        const auto page = static_cast<uint32_t>(all_.size());
+        const uint32_t id = on_.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, bytes);
+        CHECK((id == MOORAGE_NONE) == (taken.size() == 8));
+        if (id == MOORAGE_NONE) return;
+        CHECK(taken.count(id) == 0);
+        all_.push_back({id, of, bytes});
+    }
+    void promote(uint32_t page) {
+        transfer &one = all_[page];
+        if (one.released) return;
+        on_.stage->promote(one.id);
+        if (one.live()) one.of = owner::demand;
+    }
+    // A transfer that ended, or that nobody wants any more, gives its id back.
+    void give_up(uint32_t page) {
+        transfer &one = all_[page];
+        if (one.released) return;
+        if (!one.ended) {
+            on_.stage->cancel(one.id);
+            one.cancelled = true;
+        }
+        on_.stage->release(one.id);
+        one.released = true;
+    }
+    // Pieces are of what is wanted, side by side, no byte twice.
+    void take_sent() {
+        for (; seen_ < on_.machine.sent.size(); ++seen_) {
+            const link_piece &piece = on_.machine.sent[seen_];
+            transfer &one = all_.at(piece.page);
+            CHECK(piece.offset_bytes == one.sent);
+            one.sent += piece.bytes;
+            CHECK(one.sent <= one.bytes);
+            CHECK_FALSE(one.ended);
+        }
+        CHECK(seen_ - crossed_ <= 2);
+    }
+    void cross() {
+        if (crossed_ == seen_) return;
+        const link_piece piece = on_.machine.sent[crossed_++];
+        transfer &one = all_.at(piece.page);
+        one.moved += piece.bytes;
+        if (one.ahead()) one.prefetched += piece.bytes;
+        const uint64_t prefetched = one.prefetched;
+        const bool ends = !one.cancelled && one.moved == one.bytes;
+        CHECK(on_.stage->piece_done(link_h2d, 1) == (ends ? one.id : MOORAGE_NONE));
+        one.ended = one.ended || ends;
+        if (!one.released) CHECK(on_.stage->record(one.id).prefetch_bytes == prefetched);
+    }
+    void check() {
+        uint64_t backlog = 0, moved = 0;
+        for (const transfer &one : all_) {
+            moved += one.moved;
+            if (!one.cancelled && !one.ahead()) backlog += one.bytes - one.moved;
+            if (!one.released) CHECK(on_.stage->record(one.id).live == one.live());
+        }
+        CHECK(on_.stage->demand_backlog_bytes(link_h2d) == backlog);
+        CHECK(on_.stage->moved_bytes(link_h2d) == moved);
+    }
+
+    bench_on<two_at_once> on_;
+    random_stream chance_;
+    std::vector<transfer> all_;  // by page
+    size_t seen_ = 0, crossed_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("drawn transfers: none is lost, none ends twice, every byte crosses once") {
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+        CAPTURE(seed);
+        const bool chunks = seed % 2 == 0;
+        drawn_transfers all(chunks ? "chunked" : "direct",
+                            chunks ? settings{{"chunk_bytes", int64_t{7'000}, "test"}} : settings{},
+                            seed);
+        for (int i = 0; i < 300; ++i) all.act();
+        all.drain();
+    }
 }
 
 }  // namespace transport_stage_test
