@@ -208,6 +208,7 @@ status home_run::make_policies() {
                                           nullptr, config_.seed, &faults_}};
     if (const status done = policies_.make(request); !done) return done;
     moorage_limits bounds = limits();
+    bounds.hidden_size = policies_.hidden() ? source_->hidden_size() : 0;
     const machine_table table({hardware_.costs(), {}}, {{capacity_}}, MOORAGE_NONE,
                               caller_->distances());
     table.show_in(bounds);
@@ -230,6 +231,7 @@ status home_run::make_pipeline() {
         .buffer_slots = 0,
         .transfers_max = transfers_,
         .needs = policies_.needs() | MOORAGE_NEEDS_WEIGHTS,
+        .hidden = policies_.hidden(),
         .watcher = demand_.get(),
         .routing = {config_.exact_requests, config_.substitution_max, policies_.lossy()},
         .others = caller_.get()});
@@ -282,6 +284,7 @@ result<home_result> home_run::drive() {
     if (where_->failed()) return error{where_->failure()};
     if (!source_->failure().empty()) return error{source_->failure()};
     line_->finish(done.report);
+    if (const status told = policies_.tell(done.report, faults_); !told) return told.failure();
     describe(done.report);
     done.calls = caller_->figures();
     return done;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -103,7 +104,8 @@ struct run_result {
     std::vector<std::pair<uint64_t, int32_t>> tokens;
     double nll = 0;
     caller_figures calls;
-    std::string error;  // in place of the rest
+    std::map<std::string, std::vector<fact>> facts;  // that policies state, where text is scored
+    std::string error;                               // in place of the rest
     bool operator==(const run_result &other) const {
         return tokens == other.tokens && nll == other.nll;
     }
@@ -139,6 +141,7 @@ public:
             auto done = run(config, shared, options);
             if (!done) FAIL(done.failure().text);
             made.nll = done->text.nll;
+            made.facts = done->facts;
             return made;
         }
         model_source_options options;
@@ -189,6 +192,7 @@ public:
         }
         made.nll = done->report.text.nll;
         made.calls = done->calls;
+        made.facts = done->report.facts;
         return made;
     }
 

@@ -110,6 +110,27 @@ TEST_CASE("dispatch policies choose among holders") {
     }
 }
 
+TEST_CASE("what a policy sees and says at a home is what it does in one process") {
+    node_bench on("mixtral");
+    const std::vector<std::filesystem::path> own{std::filesystem::path(MOORAGE_BINARY_DIR) /
+                                                 "tests/policies/wider.so"};
+    REQUIRE(on.shared.scan(own).ok());
+    on.config.router = {"dropper", "test", {}};
+    on.config.prefill = 4;
+    const run_result whole = on.alone(scored);
+    random_stream draw(17, 0);
+    cluster all(on, 2, random_holders(on.pages(), 2, draw));
+    const run_result there = on.at_home(all.hub, all.plan, 0, scored);
+    CHECK(there.error == "");
+    CHECK(there == whole);
+    REQUIRE(whole.facts.count("dropper") == 1);
+    REQUIRE(there.facts.count("dropper") == 1);
+    const auto &seen = there.facts.at("dropper"), &expected = whole.facts.at("dropper");
+    REQUIRE(seen.size() == 2);
+    CHECK(expected[0].value > 0);
+    for (size_t i = 0; i < seen.size(); ++i) CHECK(seen[i].value == expected[i].value);
+}
+
 TEST_CASE("homes that call each other serve each other") {
     random_stream draw(23, 0);
     node_bench on("qwen2_moe");

@@ -50,12 +50,12 @@ private:
     uint32_t pages_ = 0, given_ = 0;
 };
 
-// Drops the last `count` of every token's experts.
+// Drops the last `count` of every token's experts, and says what it saw of hidden states.
 class dropper {
 public:
     static constexpr moorage::about about{.name = "dropper",
                                           .summary = "uses fewer experts",
-                                          .flags = MOORAGE_POLICY_LOSSY,
+                                          .flags = MOORAGE_POLICY_LOSSY | MOORAGE_POLICY_HIDDEN,
                                           .needs = MOORAGE_NEEDS_WEIGHTS};
     static constexpr moorage::param params[] = {
         moorage::integer("count", 1, 0, 64, "experts of a token that are dropped"),
@@ -66,8 +66,11 @@ public:
         : count_(static_cast<uint32_t>(setup.integer("count"))),
           renormalise_(setup.flag("renormalise")) {}
     void activate(const moorage::limits &) {}
-    void reset() {}
+    void reset() { hidden_ = weighted_ = 0; }
     uint32_t select(const moorage::step &step, moorage::route &out) {
+        for (uint32_t token = 0; token < step.token_count; ++token)
+            for (const float value : step.hidden(token))
+                weighted_ += value * static_cast<double>(++hidden_);
         std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, out.host_experts);
         if (renormalise_) out.flags |= MOORAGE_ROUTE_RENORMALISE;
         for (uint32_t token = 0; token < step.token_count; ++token)
@@ -76,10 +79,17 @@ public:
                 out.host_classes[token * step.top_k + rank] = MOORAGE_CLASS_DROPPED;
         return step.token_count;
     }
+    uint32_t facts(std::span<moorage_fact> out) {
+        out[0] = {"hidden", static_cast<double>(hidden_)};
+        out[1] = {"weighted", weighted_};
+        return 2;
+    }
 
 private:
     const uint32_t count_;
     const bool renormalise_;
+    uint64_t hidden_ = 0;
+    double weighted_ = 0;
 };
 
 // Orders one page after every step, to where it is told; says what it saw of steps and machine.
@@ -124,11 +134,10 @@ public:
         out.push(page_, MOORAGE_WHOLE, place_);
     }
     uint32_t facts(std::span<moorage_fact> out) {
-        const moorage_fact all[] = {{"token_ids", ids_},           {"positions", positions_},
-                                    {"hidden", hidden_},           {"stores", double(stores_)},
-                                    {"devices", double(devices_)}, {"links", double(links_)},
-                                    {"sound", double(sound_)},     {"weighted", weighted_},
-                                    {"scale", scale_}};
+        const moorage_fact all[] = {
+            {"token_ids", ids_},         {"positions", positions_},     {"hidden", hidden_},
+            {"stores", double(stores_)}, {"devices", double(devices_)}, {"links", double(links_)},
+            {"sound", double(sound_)},   {"weighted", weighted_},       {"scale", scale_}};
         std::copy(std::begin(all), std::end(all), out.begin());
         return static_cast<uint32_t>(std::size(all));
     }
