@@ -154,6 +154,7 @@ private:
         out.written.insert(out.written.end(), news.ids.begin(), news.ids.end());
         out.queued_us = news.queued_us;
         out.number = of.header.request;
+        if (options_.on_tokens && !news.ids.empty()) options_.on_tokens(request, news.ids);
         if (news.last) end(request, load_end::answered, "");
     }
     void gone(link &which) override {

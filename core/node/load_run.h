@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct load_options {
     uint64_t connect_ns = 5'000'000'000;  // that homes are waited for before the load begins
     uint64_t patience_ns = 60'000'000'000;
     std::function<bool()> stop = {};  // asked now and then
+    // Sees what came of a request, as it comes.
+    std::function<void(size_t request, std::span<const int32_t> ids)> on_tokens = {};
     // Sees a request that has ended, in order of their ends.
     std::function<void(size_t request, const load_outcome &)> on_end = {};
 };

@@ -35,6 +35,7 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
                    .delay_max = config.cluster->migration_delay_max}});
     if (const core::status begun = made->watch_others(config, policies, setup); !begun)
         return begun.failure();
+    made->status_.show_threads(made->pool_->threads());
     made->status_.show_spans([of = made.get(), plan = &setup.plan] { return of->spans_of(*plan); });
     const auto start_part = [&](const std::string &at, auto &&part) -> core::status {
         if (at.empty()) return success();

@@ -22,6 +22,11 @@ status check_cluster(const run_config &config) {
         return error{format("{}: {} models; nodes serve one, so leave one in [[cluster.models]]",
                             cluster.place, cluster.models.size()),
                      true};
+    if (cluster.cloud)
+        return error{format("{}: [cluster.cloud] is for emulated runs; to nodes a cloud is one of "
+                            "[[cluster.servers]], with an address and memory for every expert",
+                            cluster.place),
+                     true};
     return success();
 }
 

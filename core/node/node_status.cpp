@@ -59,6 +59,9 @@ void write_served(metrics_writer &to, const node_snapshot &of) {
     to.one("waiting_calls", "gauge", "calls that wait now", of.waiting);
     to.one("cancelled_calls_total", "counter", "calls given up before they began",
            served.cancelled + served.dropped);
+    to.head("served_layer_rows_total", "counter", "rows computed for others, by MoE layer");
+    for (size_t layer = 0; layer < of.layer_rows.size(); ++layer)
+        to.row("served_layer_rows_total", format("layer=\"{}\"", layer), of.layer_rows[layer]);
     to.head("refused_total", "counter", "messages and connections refused, by reason");
     for (uint32_t i = 1; i < refusal_reasons; ++i)
         to.row("refused_total", format("reason=\"{}\"", name_of(static_cast<refusal_reason>(i))),
@@ -70,6 +73,10 @@ void write_called(metrics_writer &to, const node_snapshot &of) {
     to.one("calls_total", "counter", "calls to others", called.calls);
     to.one("called_experts_total", "counter", "experts in them", called.experts);
     to.one("calls_under_way", "gauge", "calls that are out now", of.under_way);
+    // The local ratio is what of them did not go elsewhere.
+    to.one("activations_total", "counter", "pairs of row and expert", called.activations);
+    to.one("activations_elsewhere_total", "counter", "those of them that were sent to others",
+           called.elsewhere);
     to.head("calls_elsewhere_total", "counter", "calls that went to somebody else, by cause");
     for (const auto &[cause, count] : {std::pair{"late", called.late},
                                        {"failed", called.failed},
@@ -357,6 +364,7 @@ http_answer node_status::answer(std::string_view path) const {
     const char *const is_json = "application/json";
     if (path == "/status") {
         json all = to_json(now, now_ns);
+        if (threads_ != 0) all["threads"] = threads_;
         if (registry_) all["registry"] = json_of(registry_(), now_ns);
         return {200, is_json, all.dump(1, ' ', false, json::error_handler_t::replace) + "\n"};
     }

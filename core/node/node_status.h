@@ -62,6 +62,8 @@ public:
     void show_registry(std::function<registry_view()> by) { registry_ = std::move(by); }
     // What /spans says; as above.
     void show_spans(std::function<node_spans()> by) { spans_ = std::move(by); }
+    // Those that compute, which /status says. Before it begins.
+    void show_threads(uint32_t count) { threads_ = count; }
     // From any thread.
     node_snapshot latest() const;
     // /metrics, /health, /status and /spans.
@@ -73,6 +75,7 @@ private:
     node_snapshot latest_;
     std::function<registry_view()> registry_;
     std::function<node_spans()> spans_;
+    uint32_t threads_ = 0;
     uint64_t noted_ns_ = 0;
 };
 

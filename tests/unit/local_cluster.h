@@ -1,4 +1,4 @@
-// local_cluster.h - the nodes of configs/clusters/local.toml as processes, at ports of their own.
+// local_cluster.h - the nodes of a file of configs/clusters as processes, at ports of their own.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ using namespace moorage::core;
 
 inline const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo";
 
-// configs/clusters/local.toml at ports of its own.
+// Three servers of the demo model.
 class local_cluster {
 public:
     program at;
@@ -31,8 +31,10 @@ public:
     std::vector<std::string> more;                  // arguments of nodes
     std::map<size_t, std::vector<std::string>> by;  // what starts a server's node
 
-    local_cluster() : ports_(free_ports(9)) {
-        std::ifstream in(home + "/configs/clusters/local.toml");
+    explicit local_cluster(const std::string &of = "local.toml",
+                           std::vector<std::string> names = {"one", "two", "three"})
+        : names_(std::move(names)), ports_(free_ports(9)) {
+        std::ifstream in(home + "/configs/clusters/" + of);
         std::string text{std::istreambuf_iterator<char>(in), {}};
         const auto replace = [&](const std::string &what, const std::string &by) {
             const size_t place = text.find(what);
@@ -57,10 +59,9 @@ public:
     }
     // Until it serves.
     void start(size_t server, bool verbose = false) {
-        const char *const names[] = {"one", "two", "three"};
         const int out = ::open(at.file(format("out{}", server)).c_str(),
                                O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        std::vector<std::string> words = {"node", file, "--server", names[server]};
+        std::vector<std::string> words = {"node", file, "--server", names_.at(server)};
         if (verbose) words.insert(words.begin(), "-v");
         words.insert(words.end(), more.begin(), more.end());
         nodes_[server] = at.start(words, out, out, by[server]);
@@ -94,6 +95,7 @@ public:
     }
 
 private:
+    std::vector<std::string> names_;
     std::vector<uint16_t> ports_;
     std::map<size_t, pid_t> nodes_;
 };

@@ -29,6 +29,7 @@ TEST_CASE("three processes write what one does; one is killed, one is stopped, o
         while (all.status(server)["served"]["calls"] == 0)
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
     CHECK(all.status(0)["served"]["calls"] == 0);  // what one holds, its home has itself
+    CHECK(all.status(0)["threads"] >= 1);
     const auto metrics = http_get(all.status_address(1), "/metrics", 5'000'000'000);
     REQUIRE(metrics.ok());
     CHECK(metrics->find("moorage_node_held_experts 70") != std::string::npos);
@@ -59,6 +60,25 @@ TEST_CASE("three processes write what one does; one is killed, one is stopped, o
     const ended strict = all.generate(all.at_server("one") + " --set cluster.own_disk=false -q");
     CHECK(strict.code == 1);
     CHECK(strict.says("is computed by nobody"));
+}
+
+TEST_CASE("a device, an edge server and a cloud write what one process does") {
+    local_cluster all("local_slim.toml", {"device", "edge", "cloud"});
+    const ended alone = all.generate("-q");
+    for (const size_t server : {1, 2}) all.start(server);
+    // A device has no node of its own to have a home: what it holds, its home holds.
+    const std::string strict = all.at_server("device") + " --set cluster.own_disk=false";
+    const ended there = all.generate(strict);
+    CHECK(there.code == 0);
+    CHECK(there.out == alone.out);
+    CHECK(there.says("local experts"));
+    for (const size_t server : {1, 2})
+        while (all.status(server)["served"]["calls"] == 0)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    all.end(2, SIGKILL);
+    const ended without = all.generate(strict);
+    CHECK(without.code == 1);
+    CHECK(without.says("is computed by nobody"));
 }
 
 TEST_CASE("homes are loaded, a request is followed over nodes, the page is served") {
@@ -97,7 +117,18 @@ TEST_CASE("homes are loaded, a request is followed over nodes, the page is serve
     REQUIRE(page.ok());
     CHECK(page->find("<title>moorage node</title>") != std::string::npos);
     CHECK(page->find("src=") == std::string::npos);  // it loads nothing else
+    // A person asks a home, which is one process more than the three and has no model at work.
+    const ended alone = all.generate("-q"),
+                asked = all.generate("--cluster " + all.file + " --node one");
+    CHECK(asked.code == 0);
+    CHECK(asked.out == alone.out);
+    CHECK(asked.says("40 tokens written by one, first after "));
+    const ended both = all.generate("-q --prompt 'It was' --cluster " + all.file + " --node two");
+    CHECK(both.out == all.generate("-q --prompt 'It was'").out);
     all.end(1, SIGKILL);
+    const ended nobody = all.generate("--cluster " + all.file + " --node two");
+    CHECK(nobody.code == 1);
+    CHECK(nobody.says("two does not answer: away: "));
     const ended without = run_line(line, all.at.file("errors"));
     CHECK(without.code == 1);
     CHECK(without.out.find("9 requests: 6 answered, 3 away") != std::string::npos);
@@ -167,6 +198,9 @@ TEST_CASE("what is wrong is said, with what to do") {
     refused("node " + home + "/configs/clusters/tiny.toml --server edge.0", "nodes serve one");
     refused(node + "one --weights " + home + "/tests/golden/mixtral", "name its own shape");
     refused(node + "one --set wire.plugin=tpc", "did you mean tcp");
+    refused("generate " + demo + " --prompt x --server one --cluster " + all.file +
+                " --set cluster.cloud.flops=1e12",
+            "a cloud is one of [[cluster.servers]]");
     refused(node + "one --set wire.pol_us=3", "did you mean poll_us");
     refused(node +
                 "one --set cluster.servers.two.address=127.0.0.1:1 --set "
@@ -176,6 +210,12 @@ TEST_CASE("what is wrong is said, with what to do") {
     refused("generate " + demo + " --prompt x --cluster " + all.file, "go together");
     refused("generate " + demo + " --prompt x --executor cpu --server one --cluster " + all.file,
             "leave --config and --executor out");
+    const std::string ask = "generate " + demo + " --prompt x --node ";
+    refused(ask + "one", "a node of --cluster");
+    refused(ask + "one --server one --cluster " + all.file, "in place of --server");
+    refused(ask + "too --cluster " + all.file, "there is no server too; did you mean two");
+    refused(ask + "one --temperature 1 --cluster " + all.file, "as [source] of its own file");
+    refused(ask + "one --report --cluster " + all.file, "leave it out");
     refused("run " + home + "/configs/quickstart.toml --set wire.plugin=tcp", "leave [wire] out");
     all.start(0);
     refused(node + "one", "7", 1);  // its address is taken

@@ -36,6 +36,8 @@ node_snapshot some() {
     made.home = true;
     made.called.calls = 40;
     made.called.late = 2;
+    made.called.activations = 90;
+    made.called.elsewhere = 30;
     made.served.calls = 11;
     made.served.computed_ns = 250'000'000;
     made.connections.refused[static_cast<size_t>(refusal_reason::checksum)] = 3;
@@ -102,6 +104,10 @@ TEST_CASE("metrics are Prometheus' text") {
     CHECK(values["moorage_node_served_seconds_total"] == "0.25");
     CHECK(values["moorage_node_refused_total{reason=\"checksum\"}"] == "3");
     CHECK(values["moorage_node_calls_elsewhere_total{cause=\"late\"}"] == "2");
+    CHECK(values["moorage_node_activations_total"] == "90");
+    CHECK(values["moorage_node_activations_elsewhere_total"] == "30");
+    CHECK(values["moorage_node_served_layer_rows_total{layer=\"0\"}"] == "5");
+    CHECK(values["moorage_node_served_layer_rows_total{layer=\"2\"}"] == "9");
     // Buckets count all below them.
     CHECK(values["moorage_node_call_seconds_bucket{peer=\"two\",le=\"3.2e-05\"}"] == "1");
     CHECK(values["moorage_node_call_seconds_bucket{peer=\"two\",le=\"6.4e-05\"}"] == "1");

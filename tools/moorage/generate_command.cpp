@@ -11,6 +11,7 @@
 #include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"
+#include "tools/moorage/node_ask.h"
 #include "tools/moorage/node_run.h"
 #include "tools/moorage/output.h"
 
@@ -24,6 +25,7 @@ struct generate_arguments {
     model_run_options common;
     node_run_options at;
     std::vector<std::string> prompts;
+    std::string node;  // that is asked in place of computing here
     bool quiet = false, figures = false;
 };
 
@@ -74,11 +76,42 @@ void print_figures(const run_report &report) {
     print_error(line + "\n");
 }
 
+// A node chooses tokens and computes by its own file.
+status check_asked(const generate_arguments &given) {
+    const setting_options &own = given.common.settings;
+    const bool chooses = !own.temperature.empty() || !own.top_p.empty();
+    if (given.at.cluster.empty() || !given.at.server.empty())
+        return error{"--node NAME asks a node of --cluster, in place of --server", true};
+    if (chooses || given.figures || !given.common.json_file.empty())
+        return error{format("--node: {}; leave it out",
+                            chooses ? "a node chooses tokens as [source] of its own file says"
+                                    : "the report of a run is its node's (moorage load has one of "
+                                      "what was asked)"),
+                     true};
+    return success();
+}
+
 result<run_config> config_of(const generate_arguments &given) {
-    auto config = config_of(given.common, given.at);
+    node_run_options at = given.at;
+    if (!given.node.empty()) {
+        if (const status fits = check_asked(given); !fits) return fits.failure();
+        at.server = given.node;
+    }
+    auto config = config_of(given.common, at);
     if (!config) return config;
     config->prompts = given.prompts;
     return config;
+}
+
+int ask(const generate_arguments &given, const run_config &config, run_resources &shared,
+        printer &shown) {
+    const auto answers = ask_node(
+        config, given.node, shared, [&](int32_t id) { shown.token(id); },
+        [&] { return shown.streams() && output_failed(); });
+    if (!answers) return fail(answers.failure());
+    shown.end(answers->text, /*to_stdout=*/true);
+    if (!given.quiet) print_error(answers->line + "\n");
+    return exit_ok;
 }
 
 int generate(const generate_arguments &given) {
@@ -95,6 +128,7 @@ int generate(const generate_arguments &given) {
                      true});
     const bool to_stdout = given.common.json_file != "-";
     printer shown(*config, *(*opened)->words, to_stdout);
+    if (!given.node.empty()) return ask(given, *config, shared, shown);
     run_options options;
     options.on_token = [&](uint64_t, int32_t id) { shown.token(id); };
     options.stop = [&] { return shown.streams() && output_failed(); };
@@ -123,6 +157,10 @@ command install_generate(parser &app) {
     const auto given = std::make_shared<generate_arguments>();
     add_model_options(*sub, given->common);
     add_node_options(*sub, given->at);
+    sub->add_option(
+           "--node", given->node,
+           "ask the node of this server of --cluster, which runs, and compute nothing here")
+        ->type_name("NAME");
     add_prompt_options(*sub, given->prompts, given->common.settings)->required();
     for (const char *flag : {"--temperature", "--top-p"})
         add_flag_of_key(*sub, given->common.settings, flag);
