@@ -2,8 +2,9 @@
  *
  * Order of calls in a step: observe (step.h) -> victims, once, when more is to be loaded than has
  * room -> for every load admit, on_evict of its victim, on_load. Loads by prefetch and evictions by
- * a shrinking budget come between steps through the same functions. The host owns the truth: read
- * it from the residency view; keep only the policy's own order.
+ * a shrinking budget come between steps through the same functions. Where a cluster's plan changes,
+ * on_evict and on_load alone say so (cause MOORAGE_MIGRATION): nobody is asked. The host owns the
+ * truth: read it from the residency view; keep only the policy's own order.
  *
  * Advice is checked: a victim must be resident in a slot of the asked pool, unpinned, unbuffered,
  * and named once. Anything else is a fault of the policy.
@@ -57,7 +58,8 @@ typedef struct moorage_cache {
      * slots stay empty until demand fills them. [control] */
     uint32_t (*fill)(moorage_plugin *plugin, const moorage_room *room, uint32_t *host_pages);
     /* 1: the policy holds `page`: it goes for no load, the host's own replacement of wrong advice
-     * included, and what finds no room passes through. A shrinking budget takes it all the same.
+     * included, and what finds no room passes through. A shrinking budget and a cluster's plan take
+     * it all the same.
      * Asked only of pages that the host would take. Null: none is held. [step] */
     uint32_t (*hold)(moorage_plugin *plugin, uint32_t page);
     /* Names up to room->count pages of a pool that are to go now, though nobody wants their room:

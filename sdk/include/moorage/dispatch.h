@@ -16,7 +16,8 @@ extern "C" {
 /* Or-ed to a device other than the item's own, for an absent expert: it is also brought into the
  * cache, for later steps, behind all demand (the cache is asked for room with cause
  * MOORAGE_PREFETCH). Should a step want it before it has arrived, what is left counts as missing.
- * Without effect while such a load of it is under way, or too many are. */
+ * Without effect while such a load of it is under way, or too many are, or it cannot be loaded
+ * (host_load_ns is MOORAGE_NEVER). */
 #define MOORAGE_AND_LOAD 0x80000000u
 
 /* Flag of items: servers are called one after another, so that their times add up. Without it they
@@ -75,7 +76,8 @@ typedef struct moorage_dispatched {
     uint32_t device;
     uint32_t tokens;
     uint64_t load_ns; /* transfer, waiting excluded; 0 without one */
-    uint64_t run_ns;  /* computation, waiting excluded */
+    uint64_t run_ns;  /* computation, waiting excluded; of a server the whole call: way, waiting and
+                       * the other items of the same call included */
 } moorage_dispatched;
 MOORAGE_ASSERT(sizeof(moorage_dispatched) == 40, "moorage_dispatched layout");
 

@@ -4,7 +4,8 @@
  *   if (log) log->write(host, MOORAGE_LOG_INFO, "ready");
  *
  * A service that this host does not have is null: check it in create, not in a step. Tables live
- * as long as the host does.
+ * as long as the host does. No run drives a wire or a placement: for them the clock stands at 0 and
+ * both views are null.
  */
 #ifndef MOORAGE_HOST_H
 #define MOORAGE_HOST_H
@@ -58,7 +59,8 @@ typedef struct moorage_thread_check {
 typedef struct moorage_clock {
     uint32_t size;
     uint32_t flags;
-    /* Nanoseconds since the run began: virtual in the emulator. The only clock to use. [any] */
+    /* Nanoseconds since the run began: virtual in the emulator. The only clock to use, except for
+     * wires. [any] */
     uint64_t (*now_ns)(const moorage_host *host);
 } moorage_clock;
 

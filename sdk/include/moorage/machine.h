@@ -23,8 +23,8 @@ enum {
 typedef struct moorage_store {
     uint32_t size;
     int32_t kind;   /* MOORAGE_STORE_* */
-    uint32_t slots; /* for whole experts, buffers apart; MOORAGE_NONE: it has every expert; 0: not
-                     * known here */
+    uint32_t slots; /* for whole experts, buffers apart; MOORAGE_NONE: it has every expert (a home
+                     * in a cluster: those with a host_load_ns in items); 0: not known here */
     uint32_t versions; /* mask of the precisions that it can hold (MOORAGE_STATE_VERSION): bit 0
                         * the model's own, bit 1 a second, smaller one */
 } moorage_store;
@@ -36,7 +36,8 @@ enum {
     MOORAGE_DEVICE_SERVER = 2 /* another machine: hidden states go there and back */
 };
 /* How far a device is: in this machine or at the server at which tokens entered, at another server,
- * or the cloud. */
+ * or the last resort: the cloud, and of a home among nodes its own model directory, which is
+ * offered as one more server. */
 enum { MOORAGE_DISTANCE_OWN = 0, MOORAGE_DISTANCE_OTHER = 1, MOORAGE_DISTANCE_CLOUD = 2 };
 typedef struct moorage_device {
     uint32_t size;

@@ -101,7 +101,7 @@ typedef struct moorage_limits {
     uint32_t slots;           /* cache slots in all pools together */
     uint32_t buffer_slots;    /* transfer buffer, beside the cache */
     uint32_t segments;        /* that an expert may be split into: 1 or 2 */
-    uint32_t predictions_max; /* predicted experts per layer, 0 without predictions */
+    uint32_t predictions_max; /* predicted experts per layer, whether or not there are any */
     uint32_t hidden_size;     /* values of a token's hidden state, where steps show them; or 0 */
     uint32_t transfers_max;   /* live at one time */
     uint32_t stores;

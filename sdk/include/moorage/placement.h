@@ -20,10 +20,10 @@ extern "C" {
 /* Flags of a cluster: how a home waits for the servers that it calls in one layer. */
 enum {
     /* One server after another, the cloud last (SlimCaching, Eq. 7 and 11). Without it all are
-     * called at once and the layer waits for the slowest (Prism, Eq. 1). */
+     * called at once and the layer waits for the slowest (Prism, Eq. 1), as real nodes are. */
     MOORAGE_CALLS_SERIAL = 1u,
-    /* A server returns the outputs of its experts one by one (SlimCaching, Eq. 7). Without it, it
-     * returns their weighted sum: one hidden state a token. */
+    /* A server returns the outputs of its experts one by one (SlimCaching, Eq. 7), as real nodes
+     * do. Without it, it returns their weighted sum: one hidden state a token. */
     MOORAGE_RETURNS_EACH = 2u,
     /* Links of a server share its interface: of what it sends one message is under way at a time,
      * and of what it receives one, each at the rate of its link. Without it links are apart. */

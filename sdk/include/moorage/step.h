@@ -59,7 +59,7 @@ typedef struct moorage_step {
     const int32_t *host_token_ids;  /* [B] of the model's vocabulary; null: the source has none */
     const uint32_t *host_positions; /* [B] place in its request, from 0; or null */
     const float *host_hidden; /* [B, hidden_size] what the router saw, or null: for policies with
-                               * MOORAGE_POLICY_HIDDEN, where this machine's processor computes */
+                               * MOORAGE_POLICY_HIDDEN, where this machine computes */
 } moorage_step;
 MOORAGE_ASSERT(offsetof(moorage_step, layer) == 32, "moorage_step layout");
 MOORAGE_ASSERT(offsetof(moorage_step, host_streams) == 64, "moorage_step layout");

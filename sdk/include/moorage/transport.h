@@ -1,7 +1,8 @@
 /* transport.h - interface moorage.transport/1: in what order and what pieces bytes cross a link.
  *
- * The host owns the links (a copy engine, a socket, an emulated one) and pulls: whenever a link
- * falls idle it asks `next` for a piece. So one policy serves every kind of link and never waits.
+ * The host owns the links (a copy engine, a disk, an emulated one) and pulls: whenever a link falls
+ * idle it asks `next` for a piece. So one policy serves every kind of link and never waits. Between
+ * machines messages cross instead, over a wire (wire.h).
  */
 #ifndef MOORAGE_TRANSPORT_H
 #define MOORAGE_TRANSPORT_H

@@ -20,8 +20,9 @@
  * service or peer. `wake` alone may be called from any thread. A wire may have threads of its own,
  * which call nothing of the host but its log.
  *
- * Time is real: wires do not take part in virtual time. `activate` has no limits for a wire and its
- * fields may all be 0; bounds come with `open`.
+ * Time is real: wires do not take part in virtual time. The host's clock stands at 0 for them, so
+ * they read the system's. `activate` has no limits for a wire and its fields may all be 0; bounds
+ * come with `open`.
  *
  * What comes from the network is hostile: no length, count or text of a peer is used before it is
  * checked against the limits, and nothing that a peer sends, withholds or breaks off ends more than
@@ -74,7 +75,8 @@ typedef struct moorage_wire_target {
     uint32_t address_count;
     uint32_t reserved; /* 0 */
     /* Who must answer: a peer that proves another identity is not connected to. Null: anybody whom
-     * the wire lets in. A wire that knows no identities refuses the call unless this is null. */
+     * the wire lets in. A wire that knows no identities refuses the call unless this is null. Nodes
+     * leave it null so far, and compare the identity that CONNECTED tells of. */
     const char *host_identity;
 } moorage_wire_target;
 MOORAGE_ASSERT(sizeof(moorage_wire_target) == 32, "moorage_wire_target layout");
@@ -187,7 +189,9 @@ typedef struct moorage_wire {
      * queued is dropped. An unknown number does nothing. Connections of a closed listener stay.
      * Required. [control] */
     void (*close)(moorage_plugin *plugin, uint64_t number, uint32_t at_once);
-    /* Sends no faster than this on the connection, from now on; 0: without limit. Null: the wire
+    /* Nodes call neither this nor the two that follow so far: weights are asked for one range at a
+     * time, and who asks keeps the rate.
+     * Sends no faster than this on the connection, from now on; 0: without limit. Null: the wire
      * cannot, and the host spreads what it sends. [control] */
     void (*pace)(moorage_plugin *plugin, uint64_t connection, uint64_t bytes_per_s);
     /* Memory from which parts will be sent often, until `forget`; writes its number. Null: the wire
