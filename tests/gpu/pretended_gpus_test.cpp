@@ -5,6 +5,7 @@
 // streams it has to go wrong; a call that fails on either ends the run with its name.
 #include <cmath>
 
+#include "tests/gpu/pretended/device.h"
 #include "tests/gpu/pretended_run.h"
 
 namespace pretended_gpus_test {
