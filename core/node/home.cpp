@@ -196,6 +196,7 @@ moorage_limits home_run::limits() const {
     limits.slots = capacity_;
     limits.transfers_max = transfers_;
     limits.expert_bytes = hardware_.costs().shape().expert_bytes;
+    limits.hidden_size = policies_.hidden() ? source_->hidden_size() : 0;
     return limits;
 }
 
@@ -208,7 +209,6 @@ status home_run::make_policies() {
                                           nullptr, config_.seed, &faults_}};
     if (const status done = policies_.make(request); !done) return done;
     moorage_limits bounds = limits();
-    bounds.hidden_size = policies_.hidden() ? source_->hidden_size() : 0;
     const machine_table table({hardware_.costs(), {}}, {{capacity_}}, MOORAGE_NONE,
                               caller_->distances());
     table.show_in(bounds);

@@ -2,7 +2,6 @@
 #include "core/node/node_process.h"
 
 #include <algorithm>
-#include <random>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
@@ -20,13 +19,11 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
     if (!through) return through.failure();
     made->wire_ = std::move(*through);
     made->pool_ = std::make_unique<thread_pool>(config.threads, config.numbers);
-    std::random_device chance;
-    const uint64_t incarnation = uint64_t{chance()} << 32 | chance();
     const bool changes = !config.registry.place.empty();
     made->node_ = std::make_unique<peer_node>(node_parts{
         .over = made->wire_.get(),
         .plan = &setup.plan,
-        .own = {setup.server, incarnation, "moorage"},
+        .own = {setup.server, draw_incarnation(), "moorage"},
         .of = setup.opened->of.get(),
         .pool = made->pool_.get(),
         .board = changes ? &made->board_ : nullptr,

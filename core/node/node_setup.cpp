@@ -2,6 +2,7 @@
 #include "core/node/node_setup.h"
 
 #include <algorithm>
+#include <random>
 
 #include "core/base/text.h"
 #include "core/node/fingerprint.h"
@@ -121,6 +122,20 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
     for (size_t i = 0; i < cluster.servers.size(); ++i)
         made.beats.servers[i].addresses = addresses_of(cluster.servers[i].heartbeats);
     return made;
+}
+
+result<uint32_t> server_named(const node_plan &of, const std::string &name) {
+    std::vector<std::string> names;
+    for (const node_server &one : of.servers) names.push_back(one.name);
+    const auto at = std::ranges::find(names, name);
+    if (at == names.end())
+        return error{format("there is no server {}{}", name, did_you_mean(name, names)), true};
+    return static_cast<uint32_t>(at - names.begin());
+}
+
+uint64_t draw_incarnation() {
+    std::random_device chance;
+    return uint64_t{chance()} << 32 | chance();
 }
 
 }  // namespace moorage::core

@@ -31,6 +31,11 @@ struct node_setup {
 result<node_setup> set_up_node(const run_config &config, const std::string &server,
                                run_resources &shared);
 
+// The plan's server of that name, or an error with the nearest one.
+result<uint32_t> server_named(const node_plan &of, const std::string &name);
+// Of a process that begins; no two have the same.
+uint64_t draw_incarnation();
+
 // Rows of the longest call; of memory only what calls have is taken.
 constexpr uint32_t call_rows_max = 1024;
 

@@ -61,14 +61,17 @@ outcome program(const std::string &arguments, const std::string &before = "") {
 const std::string hostile = (build / "hostile/hostile").string();
 const std::string door = (build / "hostile/door/door.so").string();
 
+// 12 tokens through 24 layers whose experts do not fit.
+const std::string few_tokens = "'" + (source / "configs/quickstart.toml").string() +
+                               "' --set run.tokens=12 --set memory.experts=144";
+const std::string buffered = few_tokens + " --set memory.buffer_experts=4";
+
 // A run of a few tokens with the hostile policy in the place of `stage`.
 std::string run_with(const std::string &stage, const std::string &call, const std::string &deed) {
     const bool placement = stage == "placement";
     std::string line = placement
                            ? "place '" + (source / "configs/clusters/tiny.toml").string() + "'"
-                           : "run '" + (source / "configs/quickstart.toml").string() +
-                                 "' --set run.tokens=12 --set memory.experts=144"
-                                 " --set memory.buffer_experts=4";
+                           : "run " + buffered;
     if (stage == "budget") line += " --set memory.sharing=per-layer";
     line += " --set plugins.path='" + hostile + "' --set plugins.call_limit_ms=300";
     line += " --set " + stage + ".plugin=hostile --set " + stage + ".does=" + deed;
@@ -246,7 +249,6 @@ TEST_CASE("what a policy is lent it cannot change") {
           program(run_with("router", "x", "nothing")).text);
 }
 
-// 12 tokens through 24 layers.
 TEST_CASE("calls that a policy leaves to the default are counted under its name") {
     for (const bool router : {true, false}) {
         const std::string stage = router ? "router" : "dispatch",
@@ -256,10 +258,8 @@ TEST_CASE("calls that a policy leaves to the default are counted under its name"
         REQUIRE(done.code == 0);
         CHECK(done.figures["without_advice"] == json{{"hostile", 288}});
         CHECK(done.text.find("plugin hostile left 288 steps to the default") != std::string::npos);
-        const outcome by_default = program("run '" + (source / "configs/quickstart.toml").string() +
-                                           "' --set run.tokens=12 --set memory.experts=144"
-                                           " --set memory.buffer_experts=4 --set " +
-                                           stage + ".plugin=" + usual);
+        const outcome by_default =
+            program("run " + buffered + " --set " + stage + ".plugin=" + usual);
         CHECK(done.figures["tpot_ms"] == by_default.figures["tpot_ms"]);
         CHECK_FALSE(by_default.figures.contains("without_advice"));
     }
@@ -379,11 +379,10 @@ TEST_CASE("in compare a policy of any kind costs its own row, which names it") {
         CAPTURE(one.stage);
         const std::string stage = one.stage;
         const outcome done = program(
-            "compare '" + (source / "configs/quickstart.toml").string() +
-            "' --set run.tokens=12 --set memory.experts=144 --set memory.buffer_experts=4" +
-            (stage == "budget" ? " --set memory.sharing=per-layer" : "") + " --sweep " + stage +
-            ".plugin=hostile," + one.beside + " --set " + stage + ".hostile.in=" + one.in +
-            " --set " + stage + ".hostile.does=abort --set plugins.path='" + hostile + "'");
+            "compare " + buffered + (stage == "budget" ? " --set memory.sharing=per-layer" : "") +
+            " --sweep " + stage + ".plugin=hostile," + one.beside + " --set " + stage +
+            ".hostile.in=" + one.in + " --set " + stage +
+            ".hostile.does=abort --set plugins.path='" + hostile + "'");
         CHECK(done.code == 1);
         CHECK(done.errors.find(stage + " policy hostile (") != std::string::npos);
         CHECK(done.figures.dump().find("\"policy\":\"hostile\"") != std::string::npos);
@@ -391,12 +390,12 @@ TEST_CASE("in compare a policy of any kind costs its own row, which names it") {
     }
     for (const char *deed : {"write_null", "exit", "loop", "throw", "write_state"}) {
         CAPTURE(deed);
-        const outcome done = program(
-            "compare '" + (source / "configs/quickstart.toml").string() +
-            "' --set run.tokens=12 --set memory.experts=144 --sweep cache.plugin=lru,hostile,fifo"
-            " --set cache.hostile.in=victims --set plugins.call_limit_ms=300"
-            " --set plugins.path='" +
-            hostile + "' --set cache.hostile.does=" + deed);
+        const outcome done =
+            program("compare " + few_tokens +
+                    " --sweep cache.plugin=lru,hostile,fifo"
+                    " --set cache.hostile.in=victims --set plugins.call_limit_ms=300"
+                    " --set plugins.path='" +
+                    hostile + "' --set cache.hostile.does=" + deed);
         CHECK(done.code == 1);
         CHECK(done.errors.find("cache policy hostile (") != std::string::npos);
         CHECK(done.figures.dump().find("\"policy\":\"hostile\"") != std::string::npos);
@@ -419,10 +418,9 @@ TEST_CASE("a panic in Rust ends the run, with its text") {
                          (folder / "panics.rs").string() + "' -o '" +
                          (folder / "panics.so").string() + "'")
                             .c_str()) == 0);
-    const outcome done = program("run '" + (source / "configs/quickstart.toml").string() +
-                                 "' --set run.tokens=12 --set memory.experts=144 --set "
-                                 "cache.plugin=rust_cache --set plugins.path='" +
-                                 folder.string() + "'");
+    const outcome done =
+        program("run " + few_tokens + " --set cache.plugin=rust_cache --set plugins.path='" +
+                folder.string() + "'");
     CHECK(done.code == 3);
     const json &told = done.figures["failed"];
     CHECK(told["policy"] == "rust_cache");

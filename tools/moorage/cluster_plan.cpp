@@ -249,23 +249,16 @@ int drain_server(const plan_arguments &given) {
     cluster_view all;
     if (const status opened = all.open(given); !opened) return fail(opened.failure());
     if (const status can = all.needs_registry("drain"); !can) return fail(can.failure());
-    const auto &servers = all.of().servers;
-    const auto at = std::ranges::find(servers, given.server, &node_server::name);
-    if (at == servers.end()) {
-        std::vector<std::string> names;
-        for (const node_server &one : servers) names.push_back(one.name);
-        return fail({format("{}: there is no server {}{}", given.cluster, given.server,
-                            did_you_mean(given.server, names)),
-                     true});
-    }
-    const auto server = static_cast<uint32_t>(at - servers.begin());
+    const auto server = server_named(all.of(), given.server);
+    if (!server) return fail({format("{}: {}", given.cluster, server.failure().text), true});
     json drained = json::array();
     bool was_drained = false;
     if (const auto note = all.state().notes.find(drained_note); note != all.state().notes.end())
         if (const json said = json_or_discarded(note->second); said.is_array())
             for (const json &one : said) {
                 was_drained |= one == given.server;
-                if (one.is_string() && one != given.server && drained.size() < servers.size())
+                if (one.is_string() && one != given.server &&
+                    drained.size() < all.of().servers.size())
                     drained.push_back(one);
             }
     if (!given.undo) drained.push_back(given.server);
@@ -281,7 +274,7 @@ int drain_server(const plan_arguments &given) {
     }
     std::string trouble;
     const auto empty = [&] {
-        if (all.held(all.plan(), server) == 0) return true;
+        if (all.held(all.plan(), *server) == 0) return true;
         trouble = why_not_drained(all.state(), given.server);
         return !trouble.empty();
     };

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -114,18 +113,18 @@ result<std::vector<load_request>> make_requests(const load_arguments &given,
     if (!arrivals) return arrivals.failure();
     auto from = prompts::make(given, *setup.opened, config.seed);
     if (!from) return from.failure();
-    std::vector<std::string> names;
-    for (const node_server &one : setup.plan.servers) names.push_back(one.name);
-    for (const std::string &home : given.homes)
-        if (std::ranges::find(names, home) == names.end())
-            return error{format("there is no server {}{}", home, did_you_mean(home, names)), true};
+    const size_t servers = setup.plan.servers.size();
+    std::vector<bool> wanted(servers, given.homes.empty());
+    for (const std::string &home : given.homes) {
+        const auto at = server_named(setup.plan, home);
+        if (!at) return at.failure();
+        wanted[*at] = true;
+    }
     std::vector<load_request> all;
     for (const home_arrival &one : *arrivals) {
         auto ids = from->next(one);
-        if (one.home >= names.size()) continue;  // a user of the radio, who is no node
-        const bool wanted = given.homes.empty() ||
-                            std::ranges::find(given.homes, names[one.home]) != given.homes.end();
-        if (!wanted) continue;
+        if (one.home >= servers) continue;  // a user of the radio, who is no node
+        if (!wanted[one.home]) continue;
         all.push_back(
             {one.home, one.of.arrived_ns, {std::move(ids), std::max(one.of.output_tokens, 1u), 0}});
     }
@@ -218,11 +217,9 @@ int ask_all(const load_arguments &given) {
     load_options options;
     options.patience_ns = static_cast<uint64_t>(given.patience_s * 1e9);
     options.stop = [] { return asked_to_stop.load(); };
-    std::random_device chance;
     load_seen seen;
     seen.before = look_at(*config->cluster);
-    const auto outcomes =
-        run_load(**over, setup->plan, uint64_t{chance()} << 32 | chance(), *requests, options);
+    const auto outcomes = run_load(**over, setup->plan, draw_incarnation(), *requests, options);
     // A node notes its figures four times a second.
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
     seen.after = look_at(*config->cluster);

@@ -2,7 +2,6 @@
 #include "tools/moorage/node_ask.h"
 
 #include <algorithm>
-#include <random>
 
 #include "core/base/text.h"
 #include "core/node/load_run.h"
@@ -16,15 +15,6 @@ namespace moorage::tool {
 using namespace moorage::core;
 
 namespace {
-
-result<uint32_t> find_home(const node_plan &plan, const std::string &server) {
-    std::vector<std::string> names;
-    for (const node_server &one : plan.servers) names.push_back(one.name);
-    const auto at = std::ranges::find(names, server);
-    if (at == names.end())
-        return error{format("there is no server {}{}", server, did_you_mean(server, names)), true};
-    return static_cast<uint32_t>(at - names.begin());
-}
 
 std::string line_of(const std::string &server, const std::vector<load_outcome> &outcomes) {
     uint64_t written = 0, first_ns = 0, ended_ns = 0;
@@ -51,7 +41,7 @@ result<node_answers> ask_node(const run_config &config, const std::string &serve
                               const std::function<bool()> &stop) {
     const auto setup = set_up_node(config, "", shared);
     if (!setup) return setup.failure();
-    const auto home = find_home(setup->plan, server);
+    const auto home = server_named(setup->plan, server);
     if (!home) return home.failure();
     const tokenizer *const words = setup->opened->words.get();
     auto job = make_job(config, *setup->opened->of, words);
@@ -65,9 +55,7 @@ result<node_answers> ask_node(const run_config &config, const std::string &serve
     options.on_tokens = [&](size_t request, std::span<const int32_t> ids) {
         if (request == 0) std::ranges::for_each(ids, on_token);
     };
-    std::random_device chance;
-    const auto outcomes =
-        run_load(**over, setup->plan, uint64_t{chance()} << 32 | chance(), requests, options);
+    const auto outcomes = run_load(**over, setup->plan, draw_incarnation(), requests, options);
     node_answers made;
     made.text.prompts = std::move(job->prompts);
     for (const load_outcome &one : outcomes) {
