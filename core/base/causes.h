@@ -17,12 +17,13 @@ enum class cause : uint8_t {
     cpu,      // nothing is left to do until the CPU has computed its experts
     network,  // until a message from another machine is here, or one is there
     away,     // until another machine has computed, and what waits there before
-    host,     // what is left in real time: policies, hand-overs, control
+    policy,   // policies decide, and nothing else can go on
+    host,     // what is left in real time: hand-overs, control, tokens drawn
     idle      // no request is there
 };
-inline constexpr size_t cause_count = 9;
+inline constexpr size_t cause_count = 10;
 inline constexpr std::array<std::string_view, cause_count> cause_names{
-    "compute", "launch", "link", "disk", "cpu", "network", "away", "host", "idle"};
+    "compute", "launch", "link", "disk", "cpu", "network", "away", "policy", "host", "idle"};
 
 struct time_causes {
     std::array<uint64_t, cause_count> ns{};

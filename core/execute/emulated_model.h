@@ -62,7 +62,7 @@ public:
     void hidden_states(uint32_t device, uint32_t tokens, bool back) override {
         time_.hidden_states(device, tokens, back);
     }
-    void host_worked(uint64_t ns) override { time_.host_worked(ns); }
+    void policies_took(uint64_t ns) override { time_.policies_took(ns); }
     busy_ns busy_of(uint32_t device) const override { return time_.busy_of(device); }
     void head(uint32_t tokens) override {
         flush();

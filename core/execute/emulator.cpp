@@ -59,7 +59,8 @@ void emulator::start(stream &on, uint64_t now_ns) {
     if (!ready(work) || (blocking() && held(work))) return;
     busy_.stall += now_ns - on.front_since_ns;
     on.started_ns = now_ns;
-    on.launched_until_ns = now_ns + launching_ns_[static_cast<size_t>(work.kind)];
+    on.decided_until_ns = now_ns + work.decided_ns;
+    on.launched_until_ns = on.decided_until_ns + launching_ns_[static_cast<size_t>(work.kind)];
     on.due_ns = on.computed_until_ns = now_ns + work.price_ns;
     if (work.kind == event_kind::head) on.computed_until_ns -= drawing_ns_;
 }

@@ -122,8 +122,8 @@ public:
     // The arena was divided anew. Requires: nothing is under way, no link is busy.
     virtual void divided() {}
     virtual void head(uint32_t tokens) = 0;
-    // The host took so long to decide; in virtual time the next part of a layer waits for it.
-    virtual void host_worked(uint64_t) {}
+    // Policies have taken so long until now; in virtual time the next part of a layer waits for it.
+    virtual void policies_took(uint64_t) {}
     // Brings the hidden states of `tokens` tokens from the first device to another one, before the
     // work that is queued for it later, and what it has made of them back, behind all that was
     // queued for it before. Each completes (hidden_states).

@@ -23,6 +23,7 @@ void gpus_emulator::hidden_states(uint32_t device, uint32_t tokens, bool back) {
     next.transfer = next.page = MOORAGE_NONE;
     next.layer = layer_;
     next.share = static_cast<double>(costs.activation_bytes(tokens));
+    next.decided_ns = 0;
     next.price_ns = back ? costs.back_ns(tokens) : costs.there_ns(tokens);
     on.backlog_ns += next.price_ns;
     queued(on);
@@ -56,7 +57,8 @@ void gpus_emulator::start(uint32_t device) {
                      (work.segments ? peer.d2h_bytes_per_s : peer.h2d_bytes_per_s) / 1e9);
         return;
     }
-    on.launched_until_ns = now_ + launching_ns(costs_.of(device), work.kind);
+    on.decided_until_ns = now_ + work.decided_ns;
+    on.launched_until_ns = on.decided_until_ns + launching_ns(costs_.of(device), work.kind);
     on.due_ns = on.computed_until_ns = now_ + work.price_ns;
     if (work.kind == event_kind::head) on.computed_until_ns -= drawing_ns_;
 }

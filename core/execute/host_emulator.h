@@ -68,6 +68,7 @@ private:
                    : costs_.gpu_expert_ns(work.tokens, work.share, work.version);
     }
     uint64_t time_ns() const { return now_; }
+    void pass_decisions(uint64_t ns) { in_software(ns); }
     void compute(std::span<const operation> experts);
     void compute(const operation &one) { pass_time(static_cast<double>(one.price_ns)); }
     bool take_piece(completion &out);

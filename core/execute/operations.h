@@ -17,9 +17,10 @@ struct alignas(64) operation {
     uint8_t segments;  // of an expert or a move; of hidden states 1: back; else 0
     uint8_t version;   // of an expert or a move
     uint32_t tag, transfer, page, layer;
-    double share;       // of an expert for the CPU; of hidden states the bytes
-    uint64_t to_row;    // of a move
-    uint64_t price_ns;  // what it will take, where that is known; else 0
+    double share;         // of an expert for the CPU; of hidden states the bytes
+    uint64_t to_row;      // of a move
+    uint64_t price_ns;    // what it will take, where that is known; else 0
+    uint64_t decided_ns;  // of its price: what policies took before, in virtual time
 };
 
 inline const char *name_of(event_kind kind) {
@@ -93,10 +94,10 @@ private:
 struct stream {
     ring<operation> queue;    // front: running, or waiting for its transfer
     uint64_t backlog_ns = 0;  // prices of all that is queued
-    // Of the front, in virtual time: when it ends, if it runs, when it began, until when it is
-    // launched, and since when it is the front.
-    uint64_t due_ns = MOORAGE_NEVER, started_ns = 0, launched_until_ns = 0, computed_until_ns = 0,
-             front_since_ns = 0;
+    // Of the front, in virtual time: when it ends, if it runs, when it began, until when policies
+    // decide, until when it is launched and computes, and since when it is the front.
+    uint64_t due_ns = MOORAGE_NEVER, started_ns = 0, decided_until_ns = 0, launched_until_ns = 0,
+             computed_until_ns = 0, front_since_ns = 0;
 
     bool running() const { return due_ns != MOORAGE_NEVER; }
     void pop() {

@@ -52,7 +52,7 @@ public:
     }
     busy_ns busy() const final { return busy_; }
     uint64_t stall_ns() const final { return busy_.stall; }
-    void host_worked(uint64_t ns) final { worked_ns_ += ns; }
+    void policies_took(uint64_t ns) override { decided_ns_ += ns; }
     void charge(time_causes &to) final {
         self().settle();
         charged_ = &to;
@@ -92,22 +92,25 @@ protected:
         (*charged_)[whose] += now_ns - accounted_ns_;
         accounted_ns_ = now_ns;
     }
-    // It was the device's, which was launching at first and then computed; at the end the host drew
-    // a token from what came of it.
+    // The same of what policies took in real time, as far as it has not gone elsewhere.
+    void account_policies(uint64_t ns, uint64_t now_ns) {
+        account(cause::policy, std::min(accounted_ns_ + ns, now_ns));
+    }
+    // It was the device's, which waited for policies, was launching and then computed; at the end
+    // the host drew a token from what came of it.
     void account_device(const stream &on, uint64_t now_ns) {
         uint64_t begin_ns = accounted_ns_;
         accounted_ns_ = now_ns;
-        if (begin_ns < on.launched_until_ns) {
-            const uint64_t end_ns = std::min(on.launched_until_ns, now_ns);
-            (*charged_)[cause::launch] += end_ns - begin_ns;
+        const auto until = [&](uint64_t end_ns, cause whose) {
+            end_ns = std::min(end_ns, now_ns);
+            if (begin_ns >= end_ns) return;
+            (*charged_)[whose] += end_ns - begin_ns;
             begin_ns = end_ns;
-        }
-        if (now_ns > on.computed_until_ns) {
-            const uint64_t end_ns = std::max(begin_ns, on.computed_until_ns);
-            (*charged_)[cause::host] += now_ns - end_ns;
-            now_ns = end_ns;
-        }
-        (*charged_)[cause::compute] += now_ns - begin_ns;
+        };
+        until(on.decided_until_ns, cause::policy);
+        until(on.launched_until_ns, cause::launch);
+        until(on.computed_until_ns, cause::compute);
+        until(now_ns, cause::host);
     }
     // While the device computes nothing.
     cause waits_for() const { return waits_for(!device_.queue.empty(), carrying_[link_h2d] != 0); }
@@ -158,7 +161,8 @@ protected:
     Device &self() { return static_cast<Device &>(*this); }
 
     void queue_part(event_kind kind, uint32_t layer, uint64_t price_ns) {
-        price_ns += std::exchange(worked_ns_, 0);
+        const uint64_t decided_ns = std::exchange(decided_ns_, 0);
+        price_ns += decided_ns;
         operation &next = device_.queue.push();
         next.kind = kind;
         next.segments = 0;
@@ -166,6 +170,7 @@ protected:
         next.transfer = next.page = MOORAGE_NONE;
         next.layer = layer;
         next.price_ns = price_ns;
+        next.decided_ns = decided_ns;
         device_.backlog_ns += price_ns;
         self().queued(device_);
     }
@@ -183,6 +188,7 @@ protected:
         if (kind == event_kind::cpu_expert) next.share = work.share;
         if (kind == event_kind::moved) next.to_row = to_row;
         next.price_ns = price_ns;
+        next.decided_ns = 0;
         on.backlog_ns += price_ns;
         self().queued(on);
     }
@@ -192,7 +198,7 @@ private:
     std::vector<uint8_t> arrived_;
     uint32_t carrying_[links_max] = {};  // pieces under way
     uint64_t accounted_ns_ = 0;
-    uint64_t worked_ns_ = 0;  // by the host, of which no part knows yet
+    uint64_t decided_ns_ = 0;  // by policies, of which no part knows yet
 };
 
 }  // namespace moorage::core

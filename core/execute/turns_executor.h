@@ -27,6 +27,10 @@ class turns_executor : public stream_executor<Device> {
 
 public:
     bool predicts() const final { return true; }
+    void policies_took(uint64_t ns) final {
+        self().pass_decisions(ns);
+        base::account_policies(ns, self().time_ns());
+    }
     completion wait() final {
         completion out{};
         while (!self().take_piece(out) && !take_done(out)) {
@@ -49,6 +53,7 @@ protected:
     friend base;
 
     void returns() {}
+    void pass_decisions(uint64_t) {}  // in real time they have passed
     // What is neither computing nor waiting is the host's.
     void settle() { base::account(cause::host, *self().clock()); }
 

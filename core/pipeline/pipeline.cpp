@@ -139,7 +139,7 @@ bool pipeline::decide(layer_report &account) {
     executor_.route(step_.computed(), step_.weights());
     if (!account_.timed([&] { return work_.load(); })) return false;
     work_.start();
-    if (told_.clock) executor_.host_worked(told_.clock->untold_ns());
+    if (told_.clock) executor_.policies_took(told_.clock->untold_ns());
     if (told_.events) told_.events->decided(truth_, now_ns());
     return true;
 }

@@ -187,13 +187,11 @@ policy_clock *policy_set::time_calls(const run_config &config, bool virtual_time
         clock_.all_.push_back({std::string(one->name()), std::make_unique<entry_times>()});
         one->time_calls(clock_.all_.back().times.get());
     }
-    clock_.charges_ = virtual_time;
     if (config.policy_time == policy_charge::declared) clock_.call_ns_ = config.policy_call_ns;
     return &clock_;
 }
 
 uint64_t policy_clock::untold_ns() {
-    if (!charges_) return 0;
     uint64_t all_ns = 0;
     for (const one &of : all_) all_ns += call_ns_ != 0 ? of.times->calls * call_ns_ : of.times->ns;
     return all_ns - std::exchange(told_ns_, all_ns);

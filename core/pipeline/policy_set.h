@@ -25,7 +25,7 @@ namespace moorage::core {
 // What a source says of the limits.
 moorage_limits limits_of(const source &from);
 
-// The host's time inside the policies of a run, and what of it passes in virtual time.
+// The host's time inside the policies of a run, as measured or as declared.
 class policy_clock {
 public:
     // What has passed that the executor has not been told of.
@@ -41,7 +41,6 @@ private:
     };
     std::vector<one> all_;
     uint64_t told_ns_ = 0, call_ns_ = 0;
-    bool charges_ = false;
 };
 
 class policy_set {

@@ -176,7 +176,8 @@ constexpr of_run run_rows[] = {
      [](run of) -> json { return of.opt_reason.empty() ? json() : json(of.opt_reason); }},
     {{"causes", parts, neither, "causes",
       "what the time of prefill and of decode went to, in ms: compute, launch, link, disk, cpu, "
-      "network, away (other devices), host, idle (no request); no network or idle: none"},
+      "network, away (other devices), policy, host, idle (no request); no network, policy or "
+      "idle: none"},
      [](run of) -> json { return of.causes.empty() ? json() : causes_json(causes_of(of)); }},
     {{"warnings", parts, smaller, "warnings", "sentences"},
      [](run of) -> json { return of.warnings; }},

@@ -29,7 +29,8 @@ constexpr std::array<words, cause_count> cause_texts{{
     {"CPU wait", "waits for the CPU"},
     {"network", "waits for the network"},
     {"others wait", "waits for other devices"},
-    {"host", "waits for the host's decisions"},
+    {"policy wait", "waits for policies"},
+    {"host", "waits for the host"},
     {"idle", "has no request"},
 }};
 
@@ -170,10 +171,12 @@ json causes_json(const std::array<time_causes, 2> &phases) {
     json all = json::object();
     for (size_t phase = 0; phase < phases.size(); ++phase)
         for (size_t i = 0; i < cause_count; ++i) {
-            // Runs whose requests are all there from the start, on one machine, have no such time.
+            // Runs whose requests are all there from the start, on one machine, have no such time,
+            // nor those in virtual time whose policies take none.
             const auto which = static_cast<cause>(i);
-            if ((which == cause::idle || which == cause::network) && phases[phase].ns[i] == 0)
-                continue;
+            const bool always =
+                which != cause::idle && which != cause::network && which != cause::policy;
+            if (!always && phases[phase].ns[i] == 0) continue;
             all[phase_names[phase]][std::string(cause_names[i]) + "_ms"] =
                 stable(as_ms(phases[phase].ns[i]));
         }

@@ -22,6 +22,7 @@ time_causes causes_of(pretended_run &run, const pretended::settings &how) {
     CHECK(all[cause::compute] > 0);
     CHECK(all[cause::launch] > 0);
     CHECK(all[cause::host] > 0);
+    CHECK(all[cause::policy] > 0);
     CHECK(all[cause::away] == 0);
     return all;
 }

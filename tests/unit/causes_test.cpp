@@ -63,6 +63,10 @@ TEST_CASE("in real time what neither computes nor waits is the host's, and the s
     const time_causes all = sum_of(*report);
     CHECK(all[cause::compute] > 0);
     CHECK(all[cause::host] > 0);
+    CHECK(all[cause::policy] > 0);
+    double policies_ms = 0;
+    for (const policy_time &one : report->policy_times) policies_ms += one.ms;
+    CHECK(double(all[cause::policy]) <= 1e6 * policies_ms + 1);
     CHECK(std::llabs(std::llround(report->total_ms * 1e6) - std::llround(double(all.sum()))) <= 1);
 }
 

@@ -111,6 +111,24 @@ TEST_CASE("every nanosecond has one cause, and goes to who is charged") {
     CHECK(first.sum() + second.sum() == *machine.clock());
 }
 
+TEST_CASE("the next part waits for policies, launches and computes") {
+    hardware_profile hardware = toy::hardware();
+    const cost_model costs(hardware, toy::shape(2, 4, 1));
+    emulator machine(costs, 4, nullptr);
+    time_causes all, rest;
+    machine.charge(all);
+    machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});  // 100, as the policies say
+    machine.policies_took(60);
+    machine.policies_took(10);
+    machine.attention(0, one_token());  // 150 of 170 are launches
+    machine.wait();
+    CHECK(*machine.clock() == 100);
+    machine.wait();
+    CHECK(*machine.clock() == 100 + 70 + 170);
+    machine.charge(rest);
+    CHECK(all.ns == std::array<uint64_t, cause_count>{100 + 20, 150, 0, 0, 0, 0, 0, 70, 0, 0});
+}
+
 TEST_CASE("what the host takes to draw a token is the head's, and not the GPU's") {
     hardware_profile hardware = toy::hardware();
     const model_shape shape = toy::shape(2, 4, 1);

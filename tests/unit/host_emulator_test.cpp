@@ -161,6 +161,24 @@ TEST_CASE("a token is drawn from its logits by the host, before the next pass be
     CHECK(all[cause::compute] == computed_ns);
 }
 
+TEST_CASE("nothing is computed while policies decide, and copies go on at full speed") {
+    const cost_model costs(hardware(), toy::shape(2, 4, 2));
+    host_emulator machine(costs, 4, false, nullptr);
+    time_causes all, rest;
+    machine.charge(all);
+    machine.expect(1);
+    machine.expert_on_gpu(whole(1, 6, 1));
+    machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});  // is copied at 11,000
+    machine.policies_took(700);
+    CHECK(*machine.clock() == 700);
+    CHECK(machine.wait().kind == event_kind::piece);
+    CHECK(*machine.clock() == 11'000);
+    machine.charge(rest);
+    CHECK(all[cause::policy] == 700);
+    CHECK(all[cause::link] == 10'300);
+    CHECK(all.sum() == 11'000);
+}
+
 TEST_CASE("every nanosecond has one cause") {
     hardware_profile slow = hardware();
     slow.device.load_ns = 400;
@@ -179,7 +197,7 @@ TEST_CASE("every nanosecond has one cause") {
     CHECK(machine.wait().tag == 6);
     CHECK(machine.wait().tag == 7);
     machine.charge(rest);
-    CHECK(all.ns == std::array<uint64_t, cause_count>{2 * 10'530, 0, 70, 0, 10'530, 0, 0, 400});
+    CHECK(all.ns == std::array<uint64_t, cause_count>{2 * 10'530, 0, 70, 0, 10'530, 0, 0, 0, 400});
     CHECK(all.sum() == *machine.clock());
 }
 

@@ -3,6 +3,7 @@
 // by nothing else; measured times as properties only; the program's answers on `help`.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,12 @@ uint64_t calls_of(const run_report &of) {
     return calls;
 }
 
+time_causes causes_sum(const run_report &of) {
+    const auto phases = causes_of(of);
+    time_causes sum = phases[0];
+    return sum += phases[1];
+}
+
 std::string refused(const std::string &section) {
     const auto config =
         parse_run_config("[emulator]\n" + section +
@@ -57,6 +64,7 @@ std::string refused(const std::string &section) {
 TEST_CASE("a declared price a call is what the run takes longer") {
     const run_report plain = timed(policy_charge::none);
     CHECK(plain.policy_times.empty());
+    CHECK(causes_sum(plain)[cause::policy] == 0);
     CHECK(to_json(plain)["shares"]["policies"].is_null());
     for (const uint64_t call_ns : {1'000u, 250'000u}) {
         const run_report charged = timed(policy_charge::declared, call_ns);
@@ -68,6 +76,10 @@ TEST_CASE("a declared price a call is what the run takes longer") {
         CHECK(longer_ns <= all_ns * 1.000001);
         CHECK(longer_ns >= all_ns - 12 * static_cast<double>(call_ns));  // after the last step
         const json told = to_json(charged);
+        const time_causes waited = causes_sum(charged);
+        CHECK(waited[cause::policy] == std::llround(longer_ns));
+        CHECK(waited[cause::compute] == causes_sum(plain)[cause::compute]);
+        CHECK(waited.sum() == std::llround(1e6 * charged.total_ms));
         CHECK(told["shares"]["policies"].get<double>() > 0);
         CHECK(told["policy_times"]["lru"].contains("cache victims"));
         CHECK(to_text(charged).find("of the time inside them: ") != std::string::npos);

@@ -146,7 +146,7 @@ static double drawing(const measured_machine &machine, uint32_t logits) {
 // what else the machine does may make some far longer.
 static double software_seconds(const run_report &report, double drawing_seconds) {
     const time_causes decode = causes_of(report)[1];
-    const double share = static_cast<double>(decode[cause::host]) /
+    const double share = static_cast<double>(decode[cause::policy] + decode[cause::host]) /
                          static_cast<double>(std::max<uint64_t>(decode.sum(), 1));
     return std::max(share * report.tpot_ms.p50 / 1000 - drawing_seconds, 0.0);
 }

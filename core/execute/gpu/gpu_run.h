@@ -141,6 +141,12 @@ public:
         return is_h2d(link) ? lane::pieces_max : 1;
     }
 
+    void policies_took(uint64_t ns) override {
+        if (computing())
+            decided_ns_ += ns;
+        else
+            this->account_policies(ns, elapsed_ns());
+    }
     completion wait() override {
         uint64_t waiting_since_ns = elapsed_ns();
         if (!computing())
@@ -463,7 +469,7 @@ private:
 
     // Until now: while the GPU has work the host's is beside it.
     void settle() {
-        host_ns_ = 0;
+        host_ns_ = decided_ns_ = 0;
         account(computing() ? cause::compute : cause::host, now_);
     }
     // The GPU has nothing under way, and neither has the host.
@@ -479,10 +485,13 @@ private:
     void account_batch(uint64_t duration_ns) {
         const uint64_t now_ns = elapsed_ns(), since_ns = now_ns - accounted_ns();
         const uint64_t computed_ns = std::min(duration_ns, since_ns);
-        account(cause::host, accounted_ns() + std::min(since_ns - computed_ns, host_ns_));
+        const uint64_t host_ns = std::min(since_ns - computed_ns, host_ns_);
+        const uint64_t launching_ns = accounted_ns() + host_ns;
+        this->account_policies(decided_ns_, launching_ns);
+        account(cause::host, launching_ns);
         account(cause::launch, now_ns - computed_ns);
         account(cause::compute, now_ns);
-        host_ns_ = 0;
+        host_ns_ = decided_ns_ = 0;
     }
 
     const gpu_executor_options options_;
@@ -498,7 +507,7 @@ private:
 
     std::chrono::steady_clock::time_point begun_;
     // Time as policies see it; when wait() returned; and what the host did while the GPU had work.
-    uint64_t now_ = 0, returned_ns_ = 0, host_ns_ = 0;
+    uint64_t now_ = 0, returned_ns_ = 0, host_ns_ = 0, decided_ns_ = 0;
     ring<completion> done_;                 // not handed out yet
     std::vector<operation> run_;            // scratch of launch_experts()
     std::vector<expert_in_slot> in_slots_;  // the same

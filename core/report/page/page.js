@@ -217,7 +217,7 @@ const heat = (title, rows, unit, column, low, high) => {
 
 // ---- causes ----
 const cause_words = {compute: 'computing', launch: 'launches', link: 'link wait', disk: 'disk wait',
-  cpu: 'CPU wait', network: 'network', away: 'others wait', host: 'host'};
+  cpu: 'CPU wait', network: 'network', away: 'others wait', policy: 'policy wait', host: 'host'};
 // Time without requests is no part of what requests wait for.
 const parts_of = causes => {
   const all = Object.entries(causes).map(([key, ms]) => [key.replace(/_ms$/, ''), ms])
