@@ -97,15 +97,14 @@ void cluster_emulator::begin() {
     }
 }
 
-uint64_t cluster_emulator::next_ns() const {
-    uint64_t first = std::min({state_.links.due(), due_.time(), side_by_side_.due()});
-    if (first == MOORAGE_NEVER) return first;
+uint64_t cluster_emulator::due_ns() const {
+    uint64_t first = waited_for_ns();
     for (const writing &one : writing_) first = std::min(first, one.at_ns);
     return first;
 }
 
 void cluster_emulator::step() {
-    state_.now_ns = next_ns();
+    state_.now_ns = due_ns();
     if (state_.links.due() == now_ns()) {
         if (const auto arrived = state_.links.take()) deliver(*arrived);
     } else if (due_.time() == now_ns()) {

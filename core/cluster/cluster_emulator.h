@@ -14,6 +14,7 @@
 //   while (all.next_ns() <= until) all.step();
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,7 +52,9 @@ public:
     void begin();
     // Time of the next event; MOORAGE_NEVER: all is done, but for copies that are being written,
     // for which nobody waits.
-    uint64_t next_ns() const;
+    uint64_t next_ns() const { return waited_for_ns() == MOORAGE_NEVER ? MOORAGE_NEVER : due_ns(); }
+    // The same, and those copies are waited for.
+    uint64_t due_ns() const;
     void step();
     // Moves the clock. Requires: nothing happens before.
     void idle_until(uint64_t ns) { state_.now_ns = ns; }
@@ -63,6 +66,9 @@ private:
         uint32_t step;
         moorage_copy copy;
     };
+    uint64_t waited_for_ns() const {
+        return std::min({state_.links.due(), due_.time(), side_by_side_.due()});
+    }
     cluster_node *server_node(uint32_t server) const;  // null: its experts compute side by side
     void tell_watcher(const cluster_node &home, const moorage_step &view);
     void note_due(const cluster_node &of) { due_.set(of.calls_.number(), of.due_ns()); }
