@@ -26,6 +26,7 @@ status rebalancer::decide(how much) {
     if (asked_) window_.fill(scene_.demand, all_.now_ns());
     const auto candidate = policy_->make(scene_, copies_);
     if (!candidate) return candidate.failure();
+    facts_ = candidate->facts;
     const call_figures calls = all_.calls();
     const double call_s = calls.experts == 0 ? 0
                                              : static_cast<double>(calls.ns) / 1e9 /

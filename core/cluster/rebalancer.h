@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/fact.h"
 #include "core/base/result.h"
 #include "core/cluster/live_cluster.h"
 #include "core/cluster/migration.h"
@@ -45,6 +46,8 @@ public:
         asked_ = true;
     }
     void brought(uint32_t step) override;
+    // What the policy stated of the last plan that it made.
+    const std::vector<fact> &facts() const { return facts_; }
     // The plan in force, what has arrived included.
     std::vector<moorage_copy> copies() const { return order_ ? order_->copies() : copies_; }
     const std::vector<cluster_report::migration> &decisions() const { return decisions_; }
@@ -63,6 +66,7 @@ private:
     std::vector<moorage_copy> copies_;        // when no migration is under way
     std::unique_ptr<migration_order> order_;  // null: none under way
     std::vector<cluster_report::migration> decisions_;
+    std::vector<fact> facts_;
 };
 
 }  // namespace moorage::core

@@ -52,7 +52,7 @@ enum class entry_point : uint32_t {
     placement_plan,
     adopt,
     facts,
-    wire_open,
+    wire_open,  // from here on those of wires
     wire_listen,
     wire_connect,
     wire_send,

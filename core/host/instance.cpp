@@ -101,6 +101,7 @@ struct instance::content {
 
     content(policy_caller &calling, const policy &of, library &in, const environment &where)
         : via(calling), from(of), home(in), host(where, label_of(of)) {
+        via.host = &host;
         via.name = of.name();
         via.owner = owner_of(of.name(), kinds_of(of), of.path.string());
         via.faults = where.faults;

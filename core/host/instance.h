@@ -66,6 +66,8 @@ public:
                 Arguments... arguments) {
         return caller_.call(which, function, arguments...);
     }
+    // For a [control] call that goes another way.
+    in_control marked() const { return in_control(*caller_.host); }
     // A [control] call of a table that may fail, such as placement's plan: a status other than OK
     // becomes an error with the policy's own text.
     status control(entry_point which, const std::function<int32_t(moorage_plugin *)> &work);

@@ -26,20 +26,42 @@ struct entry_times {
     uint64_t calls = 0, ns = 0;  // of all
 };
 
+struct service_host;
+
+// Marks the calling thread as inside a [load] or [control] call to the instance of this host.
+class in_control {
+public:
+    explicit in_control(const service_host &of);
+    ~in_control();
+    in_control(const in_control &) = delete;
+
+private:
+    const service_host *outer_;
+};
+
 class policy_caller {
 public:
+    const service_host *host = nullptr;  // borrowed
+
     moorage_plugin *plugin = nullptr;
     std::string name;
     uint32_t owner = 0;
     entry_times *times = nullptr;  // borrowed; null: calls are not timed
-    fault_log *faults = nullptr;  // null: what a call changed is kept in `disturbance`
+    fault_log *faults = nullptr;   // null: what a call changed is kept in `disturbance`
     std::string disturbance;
 
     // `function` is of a table of the policy and takes the plugin first.
     template <class Answer, class... Parameters, class... Arguments>
     Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
                 Arguments... arguments) {
-        if (outside_of_steps(which)) return control(which, function, plugin, arguments...);
+        if (outside_of_steps(which)) {
+            const in_control mark(*host);
+            return control(which, function, plugin, arguments...);
+        }
+        if (of_wire(which)) {
+            const in_control mark(*host);
+            return raw<false>(which, function, plugin, arguments...);
+        }
         return raw<false>(which, function, plugin, arguments...);
     }
     // Everything is looked at.
@@ -56,6 +78,7 @@ private:
                which == entry_point::horizon || which == entry_point::prediction ||
                which == entry_point::fill;
     }
+    static constexpr bool of_wire(entry_point which) { return which >= entry_point::wire_open; }
     template <bool All, class Answer, class... Parameters, class... Arguments>
     Answer raw(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
         const policy_call at_work(owner, which);

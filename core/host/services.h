@@ -27,15 +27,4 @@ struct service_host {
     service_host(const service_host &) = delete;
 };
 
-// Marks the calling thread as inside a [load] or [control] call to the instance of this host.
-class in_control {
-public:
-    explicit in_control(const service_host &of);
-    ~in_control();
-    in_control(const in_control &) = delete;
-
-private:
-    const service_host *outer_;
-};
-
 }  // namespace moorage::core

@@ -38,7 +38,11 @@ plan_leader::plan_leader(scene of, std::unique_ptr<placement_stage> policy,
       plan_(plan),
       desk_(desk),
       board_(board),
-      heartbeats_(heartbeats) {}
+      heartbeats_(heartbeats) {
+    // Nodes are called at once and answer each output, whatever the file has the emulator do.
+    scene_.cluster.flags &= ~uint32_t{MOORAGE_CALLS_SERIAL};
+    scene_.cluster.flags |= MOORAGE_RETURNS_EACH;
+}
 
 plan_leader::~plan_leader() {
     over_ = true;
@@ -48,6 +52,7 @@ plan_leader::~plan_leader() {
 void plan_leader::begin() {
     thread_ = std::thread([this] {
         while (!over_) {
+            turned_ns_ = steady_ns();
             step();
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
         }
@@ -201,6 +206,10 @@ void plan_leader::take_measured() {
             trips_ns += said.round_trip_ns[to];
             ++trips;
         }
+        if (said.bytes_per_s != 0)
+            for (uint32_t device = 0; device < of.devices(); ++device)
+                if (of.device_server[device] == server)
+                    of.device_load_bytes_per_s[device] = static_cast<double>(said.bytes_per_s);
         if (said.pair_ns == 0) continue;
         for (uint32_t device = 0; device < of.devices(); ++device)
             if (of.device_server[device] == server)
@@ -249,6 +258,7 @@ void plan_leader::decide(rebalancer::how much, const std::string &id) {
         answer["added_bytes"] = said.added_bytes;
         answer["remote_per_s_current"] = said.remote_per_s_current;
         answer["remote_per_s_candidate"] = said.remote_per_s_candidate;
+        for (const fact &one : balance_->facts()) answer["facts"][one.name] = one.value;
     }
     desk_.answer(json_line(answer));
 }

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/steady_time.h"
 #include "core/cluster/rebalancer.h"
 #include "core/config/run_config.h"
 #include "core/node/real_cluster.h"
@@ -38,6 +39,8 @@ public:
     void begin();
     // Once; begin() does it again and again. For tests.
     void step();
+    // When its thread last came round.
+    uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
 
 private:
     struct known {  // of the registry, as it was last looked at
@@ -73,6 +76,7 @@ private:
     bool repair_ = false;
     std::string wish_;  // id of the last that was looked at
     std::atomic<bool> over_ = false;
+    std::atomic<uint64_t> turned_ns_ = steady_ns();
     std::thread thread_;
 };
 

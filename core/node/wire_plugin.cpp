@@ -57,6 +57,7 @@ public:
         target.address_count = static_cast<uint32_t>(texts.size());
         uint64_t connection = 0;
         if (!noted_) {
+            const in_control mark = made_->marked();
             if (table_.connect(made_->plugin(), &target, &connection) == MOORAGE_OK)
                 return connection;
             return error{format("no connection to {} can begin", addresses.front())};
@@ -90,8 +91,9 @@ private:
     template <class Answer, class... Parameters, class... Arguments>
     Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
                 Arguments... arguments) {
-        return noted_ ? made_->call(which, function, arguments...)
-                      : function(made_->plugin(), arguments...);
+        if (noted_) return made_->call(which, function, arguments...);
+        const in_control mark = made_->marked();
+        return function(made_->plugin(), arguments...);
     }
 
     std::unique_ptr<instance> made_;

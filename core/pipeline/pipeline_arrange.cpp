@@ -73,6 +73,7 @@ flow pipeline::fill_host() {
 
 // As the cache policy wishes; what it leaves free waits for demand.
 flow pipeline::fill() {
+    if (!work_.loads()) co_return;
     first_.pages.clear();
     for (uint32_t device = 0; device < truth_.devices(); ++device)
         for (uint32_t pool = 0; pool < truth_.at(device).pools(); ++pool)

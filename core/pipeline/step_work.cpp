@@ -585,7 +585,7 @@ void step_work::end(layer_report &account) {
     }
     dispatch_.outcome(layer(), items_);
     if (host_) host_->give_up(layer());
-    if (!cache_.gives_up() || (others_ && !others_->loads())) return;  // it could not come again
+    if (!cache_.gives_up() || !loads()) return;  // it could not come again
     given_.clear();
     cache_.give_up(layer(), given_);
     behind_.release(given_);

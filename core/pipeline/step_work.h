@@ -81,6 +81,8 @@ public:
     void end(layer_report &account);
 
     bool waits() const { return open_ != 0; }  // for operations under way
+    // Whether what is absent can be loaded; else whoever places decides what is here.
+    bool loads() const { return !others_ || others_->loads(); }
     // Of what a completion is tagged with.
     uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
     uint32_t page_of(uint32_t item) const { return items_[item].page; }

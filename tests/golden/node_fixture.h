@@ -176,6 +176,7 @@ public:
         }
         home_options options;
         options.own_disk = own_disk;
+        options.slots = slots;
         options.connect_ns = connect_ns;
         options.hedge = hedge;
         options.prices = prices;
@@ -202,6 +203,7 @@ public:
     uint64_t connect_ns = 2'000'000'000;
     plan_board *board = nullptr;  // of the home
     mover_options moving;         // of the home
+    uint32_t slots = 0;           // of the home, if they are more than the plan gives it
     bool hedge = false;
     std::vector<planned_price> prices;  // by which holders are chosen, if there are any
     std::function<bool()> stays;        // serves on after its own text

@@ -515,6 +515,23 @@ TEST_CASE("a copy that counts no more stays while a caller goes by the plan befo
     holder.stop();
 }
 
+TEST_CASE(
+    "slots that the plan leaves free stay so: a cache policy fills none that cannot be loaded") {
+    node_bench on("mixtral");
+    on.config.cache.plugin = "static";  // would have the first layers
+    const node_plan plan = plan_of(*on.of, 2, std::vector<std::vector<uint32_t>>(on.pages(), {1}));
+    loop_hub hub;
+    running_node holder(hub, plan, *on.of, 1);
+    const run_result without = on.at_home(hub, plan, 0, requests, /*own_disk=*/false);
+    on.slots = 4;
+    const run_result there = on.at_home(hub, plan, 0, requests, /*own_disk=*/false);
+    CHECK(there.error == "");
+    CHECK(there == on.alone(requests));
+    CHECK(without.calls.elsewhere > 100);
+    CHECK(there.calls.elsewhere == without.calls.elsewhere);
+    holder.stop();
+}
+
 TEST_CASE("plans and members as texts: there and back, and nothing believed") {
     node_bench on("mixtral");
     random_stream draw(3, 3);

@@ -180,6 +180,16 @@ TEST_CASE("clock and thread-check answer what is true at the time") {
         CHECK(ask(*one, 4) == 2);
     }
     CHECK(ask(*one, 4) == 0);
+    // A call of a table that is no step.
+    const moorage_room room{sizeof(room), 0, 0, 0, 1, MOORAGE_BUDGET};
+    uint32_t answer = 0;
+    REQUIRE(one->call(core::entry_point::fill, one->cache->fill, &room, &answer) == 1);
+    CHECK(answer == 1);
+    {
+        const core::in_control mark = one->marked();
+        CHECK(ask(*one, 4) == 1);
+    }
+    CHECK(ask(*one, 4) == 0);
     const auto timeless = make({}, {});
     CHECK(ask(*timeless, 1) == 0);
 }

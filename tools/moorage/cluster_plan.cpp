@@ -290,6 +290,16 @@ int drain_server(const plan_arguments &given) {
     return exit_ok;
 }
 
+// What the policy states of the plan; "" where it states nothing.
+static std::string facts_line(const json &said) {
+    const auto facts = said.find("facts");
+    if (facts == said.end() || !facts->is_object()) return "";
+    std::vector<std::string> all;
+    for (const auto &[name, value] : facts->items())
+        if (value.is_number()) all.push_back(format("{} {:.4g}", name, value.get<double>()));
+    return all.empty() ? "" : "policy: " + shortened(listed(all, "and"), 72) + "\n";
+}
+
 int rebalance_cluster(const plan_arguments &given) {
     cluster_view all;
     if (const status opened = all.open(given); !opened) return fail(opened.failure());
@@ -301,6 +311,7 @@ int rebalance_cluster(const plan_arguments &given) {
                  number_at(*said, "added_copies"), human_bytes(number_at(*said, "added_bytes")),
                  number_at(*said, "remote_per_s_current"),
                  number_at(*said, "remote_per_s_candidate")));
+    print(facts_line(*said));
     const bool adopted = said->value("adopted", json()) == true;
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, *said); !done)

@@ -47,6 +47,7 @@ public:
         else
             out.push(thread_answer());
     }
+    void fill(const moorage::room &, moorage::pages &out) { out.push(thread_answer()); }
 
 private:
     uint32_t thread_answer() const {

@@ -1,0 +1,115 @@
+// plan_leader_test.cpp - goal: a leader weighs a new plan by what members have measured, not by
+// what the file says, and tells what its policy states. Method: a desk and a board of the test's
+// own; two leaders that differ in one word of a member.
+#include "core/node/plan_leader.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "core/base/json.h"
+#include "tests/unit/small_scene.h"
+
+namespace plan_leader_test {
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+node_plan plan_of_two() {
+    node_plan made;
+    made.servers = {{"west", {"loop:0"}}, {"east", {"loop:1"}}};
+    made.sizes = {2, 2, 8, 64};
+    made.top_k = 1;
+    made.model_name = "m";
+    set_holders(made, std::vector<std::vector<uint32_t>>{{0}, {0}, {0, 1}, {1}});
+    return made;
+}
+
+// West asks for experts 0 and 2, east for 1 and 3, of which it lacks one.
+class led {
+public:
+    explicit led(uint64_t bytes_per_s, double interval_s) : plan_(plan_of_two()) {
+        const std::filesystem::path paths[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /
+                                               "plugins/placement/prism.so"};
+        REQUIRE(policies_.scan(paths).ok());
+        scene of = small_scene();
+        of.cluster.device_load_bytes_per_s.assign(3, 1e9);
+        auto policy = placement_stage::open({"prism", "test.toml:1", {}}, policies_, of, 1);
+        REQUIRE(policy.ok());
+        cluster_config config;
+        config.interval_s = interval_s;
+        leader_ = std::make_unique<plan_leader>(of, std::move(*policy), config, plan_, desk_,
+                                                board_, nullptr);
+        plan_record first = record_of(plan_);
+        first.epoch = 1;
+        REQUIRE(board_.post(first));
+        member_record said;
+        said.epoch = 1;
+        said.pair_ns = 1'000'000;
+        said.round_trip_ns = {20'000'000, 20'000'000};
+        said.bytes_per_s = bytes_per_s;
+        state_.members = {{"west", to_text(said)}, {"east", to_text(said)}};
+        state_.leader = "west";
+        state_.epoch = 1;
+        state_.plan = to_text(first, plan_);
+    }
+    void ask() {
+        board_.add_demand(0, std::vector<uint64_t>{1, 0, 1, 0});
+        board_.add_demand(1, std::vector<uint64_t>{0, 10, 0, 10});
+    }
+    void turn() {
+        desk_.show(true, state_);
+        leader_->step();
+    }
+    registry_state &state() { return state_; }
+    leader_desk &desk() { return desk_; }
+
+private:
+    registry policies_;  // before what is made of it
+    const node_plan plan_;
+    leader_desk desk_;
+    plan_board board_;
+    registry_state state_;
+    std::unique_ptr<plan_leader> leader_;
+};
+
+// Whether another epoch is written once the interval is over.
+bool moves(uint64_t bytes_per_s) {
+    led of(bytes_per_s, 0.2);
+    of.turn();
+    of.ask();
+    for (int i = 0; i < 60; ++i) {
+        of.turn();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return of.desk().take_proposal().has_value();
+}
+
+}  // namespace
+
+TEST_CASE("copies that take longer than the calls that they save do not come") {
+    CHECK(moves(0));              // as the file says, 10 bytes in 10 ns
+    CHECK(moves(1'000'000'000));  // as measured, the same
+    CHECK_FALSE(moves(1));        // 10 s, against calls of 0.2 s
+}
+
+TEST_CASE("the answer to a wish has what the policy states of its plan") {
+    led of(0, 0);
+    of.turn();
+    of.ask();
+    of.state().notes[wish_note] = json({{"id", "7"}, {"what", "look"}}).dump();
+    of.turn();
+    const auto text = of.desk().take_answer();
+    REQUIRE(text);
+    const json said = json_or_discarded(*text);
+    CHECK(said["id"] == "7");
+    CHECK(said["adopted"] == false);
+    CHECK(said["facts"].is_object());
+    CHECK(!said["facts"].empty());
+    CHECK_FALSE(of.desk().take_proposal());
+}
+
+}  // namespace plan_leader_test
