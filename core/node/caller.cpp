@@ -368,6 +368,16 @@ void caller::compute_here(std::span<const expert_work> experts) {
     here_.insert(here_.end(), experts.begin(), experts.end());
 }
 
+std::vector<open_call> caller::open() const {
+    constexpr size_t shown_max = 32;
+    std::vector<open_call> made;
+    for (const flight &one : flights_) {
+        if (made.size() == shown_max) break;
+        made.push_back({one.server, one.layer, one.pairs, one.request, one.sent_ns});
+    }
+    return made;
+}
+
 // Of calls that are late, or out to somebody whose heart has stopped.
 void caller::check_deadlines() {
     if (flights_.empty()) return;

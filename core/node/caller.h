@@ -44,6 +44,12 @@ struct called_server {
     uint64_t calls = 0, rows = 0, pairs = 0;  // pairs: that came back
 };
 
+// A call that is out.
+struct open_call {
+    uint32_t server, layer, pairs;
+    uint64_t request, sent_ns;
+};
+
 class caller final : public peers, public side_work, public call_answers {
 public:
     static constexpr uint64_t pause_ns_min = 100'000'000, pause_ns_max = 10'000'000'000;
@@ -76,6 +82,7 @@ public:
     const call_times &times(uint32_t server) const { return of_[server].times; }
     bool paused(uint32_t server) const { return of_[server].paused_until_ns > steady_ns(); }
     uint64_t under_way() const { return flights_.size(); }
+    std::vector<open_call> open() const;  // the first of them
     const called_server &called(uint32_t server) const { return of_[server].called; }
     // All pairs of row and expert of the home so far.
     void count_activations(uint64_t all) { figures_.activations = all; }

@@ -54,9 +54,28 @@ uint64_t mover::due_ns() const {
     return std::max(next_ns_, steady_ns() + (under_way_ ? source_look_ns : 0));
 }
 
+// A line a second while experts come, and one in the end.
+void mover::tell(uint64_t now_ns) {
+    constexpr uint64_t tell_ns = 1'000'000'000;
+    if (told_.begun_ns == 0) {
+        if (!wanted_.empty()) told_ = {now_ns, now_ns, figures_.bytes, figures_.copies};
+        return;
+    }
+    if (!wanted_.empty() && now_ns - told_.said_ns < tell_ns) return;
+    told_.said_ns = now_ns;
+    const uint64_t copies = figures_.copies - told_.copies;
+    const double took_s = static_cast<double>(now_ns - told_.begun_ns) / 1e9;
+    log_info(format(
+        "node: {} experts have come, {} from others in {:.1f} s; {}", copies,
+        human_bytes(static_cast<double>(figures_.bytes - told_.bytes)), took_s,
+        wanted_.empty() ? std::string("all are here") : format("{} to come", wanted_.size())));
+    if (wanted_.empty()) told_.begun_ns = 0;
+}
+
 void mover::turn(bool demand) {
-    if (wanted_.empty()) return;
     const uint64_t now_ns = steady_ns();
+    tell(now_ns);
+    if (wanted_.empty()) return;
     if (under_way_ && under_way_->id != 0) {
         if (now_ns - under_way_->asked_ns > options_.answer_ns) leave_source("stays silent");
         return;

@@ -72,6 +72,7 @@ private:
     void range_over(uint64_t now_ns);
     void leave_source(const char *why);
     void finish(bool own);
+    void tell(uint64_t now_ns);
 
     links &links_;
     const node_plan &plan_;
@@ -86,6 +87,10 @@ private:
     uint64_t held_ns_ = 0;  // since when that of delay does not; 0: it does
     uint64_t next_id_ = 1;
     mover_figures figures_;
+    struct {  // since something last began to come
+        uint64_t begun_ns = 0, said_ns = 0, bytes = 0;
+        size_t copies = 0;
+    } told_;
 };
 
 }  // namespace moorage::core

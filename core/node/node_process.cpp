@@ -90,6 +90,8 @@ status node_process::join(const run_config &config, const registry &policies,
     leader_ = std::make_unique<plan_leader>(setup.all, std::move(policy), *config.cluster,
                                             setup.plan, desk_, board_, watch_.get());
     status_.show_registry([from = registrar_.get()] { return from->view(); });
+    status_.show_task("registry", [from = registrar_.get()] { return from->turned_ns(); });
+    status_.show_task("plan", [from = leader_.get()] { return from->turned_ns(); });
     registrar_->begin();
     registrar_->wait_for_first(1'000'000'000);
     node_->follow();
@@ -125,6 +127,7 @@ status node_process::watch_others(const run_config &config, const registry &poli
     if (const auto &own = servers[setup.server].addresses; !own.empty())
         if (const auto bound = watch_->listen(own.front()); !bound)
             log_info(format("answers no heartbeats: {}", bound.failure().text));
+    status_.show_task("heartbeats", [from = watch_.get()] { return from->turned_ns(); });
     watch_->begin();
     node_->watch_with(watch_.get());
     return success();

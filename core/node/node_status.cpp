@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/node/page.h"
 
@@ -14,6 +15,8 @@ namespace {
 constexpr uint64_t note_ns = 250'000'000;
 // A loop that was not there for so long is no longer serving.
 constexpr uint64_t stuck_ns = 10'000'000'000;
+// The same of a thread beside it, which may wait for a registry.
+constexpr uint64_t task_stuck_ns = 60'000'000'000;
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -214,6 +217,7 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     const uint64_t now_ns = steady_ns();
     if (!now && now_ns - noted_ns_ < note_ns) return;
     noted_ns_ = now_ns;
+    look_at_tasks(now_ns);
     node_snapshot made;
     const node_plan &plan = of.plan();
     const bool is_server = of.own().server < plan.servers.size();
@@ -241,7 +245,9 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     made.waiting = of.serving().waiting();
     made.connections = of.connections().figures();
     made.served = of.serving().figures();
-    if (calls) made.called = calls->figures(), made.under_way = calls->under_way();
+    if (calls)
+        made.called = calls->figures(), made.under_way = calls->under_way(),
+        made.open = calls->open();
     if (of.desk()) made.asked = of.desk()->figures();
     made.hidden = plan.sizes.hidden;
     for (uint32_t server = 0; server < plan.servers.size(); ++server)
@@ -252,6 +258,18 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     made.plan_layers = layers_of(plan);
     const std::lock_guard lock(guard_);
     latest_ = std::move(made);
+}
+
+// Nobody may ask for /health, so the loop looks, too.
+void node_status::look_at_tasks(uint64_t now_ns) {
+    for (task &one : tasks_) {
+        const uint64_t turned_ns = one.turned_ns();
+        const bool stuck = turned_ns + task_stuck_ns < now_ns;
+        if (stuck && !one.told)
+            log_warning(format("node: its thread for the {} has stood still for {:.0f} s", one.name,
+                               seconds(now_ns - turned_ns)));
+        one.told = stuck;
+    }
 }
 
 node_snapshot node_status::latest() const {
@@ -269,6 +287,10 @@ std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
     to.one("up_seconds", "gauge", "since the process began", seconds(now_ns - of.since_ns));
     to.one("loop_age_seconds", "gauge", "since the loop that computes was last seen",
            seconds(now_ns - of.taken_ns));
+    to.head("task_age_seconds", "gauge", "since a thread beside the loop came round");
+    for (const node_snapshot::task &one : of.tasks)
+        to.row("task_age_seconds", format("task=\"{}\"", escaped(one.name)),
+               seconds(now_ns - std::min(one.turned_ns, now_ns)));
     to.one("plan_epoch", "gauge", "epoch of the plan it goes by", of.epoch);
     to.one("held_experts", "gauge", "experts that the plan gives this node", of.held);
     to.one("moved_experts_total", "counter", "experts that were brought here", of.moved.copies);
@@ -299,6 +321,31 @@ json moving_json(const node_snapshot &of) {
             {"held_back_s", seconds(of.moved.held_ns)},
             {"calls_delayed_s", seconds(of.calls_delayed_ns)},
             {"sources_left", of.moved.failed}};
+}
+
+json called_json(const node_snapshot &of) {
+    json made = {{"calls", of.called.calls},
+                 {"under_way", of.under_way},
+                 {"experts", of.called.experts},
+                 {"layers_calling", of.called.layers_calling},
+                 {"late", of.called.late},
+                 {"failed", of.called.failed},
+                 {"lost", of.called.lost},
+                 {"wrong", of.called.wrong},
+                 {"from_own_disk", of.called.here},
+                 {"waited_s", seconds(of.called.waited_ns)},
+                 {"activations", of.called.activations},
+                 {"elsewhere", of.called.elsewhere},
+                 {"hedged", of.called.hedged},
+                 {"open", json::array()}};
+    for (const open_call &one : of.open)
+        made["open"].push_back(
+            {{"server", one.server < of.peers.size() ? of.peers[one.server].name : ""},
+             {"layer", one.layer},
+             {"pairs", one.pairs},
+             {"request", one.request},
+             {"age_ms", seconds(of.taken_ns - std::min(one.sent_ns, of.taken_ns)) * 1000}});
+    return made;
 }
 
 }  // namespace
@@ -338,26 +385,32 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
                  {"refused", refused},
                  {"bytes", {{"in", of.connections.bytes_in}, {"out", of.connections.bytes_out}}},
                  {"peers", peers}};
-    if (of.home)
-        made["called"] = {{"calls", of.called.calls},
-                          {"under_way", of.under_way},
-                          {"experts", of.called.experts},
-                          {"layers_calling", of.called.layers_calling},
-                          {"late", of.called.late},
-                          {"failed", of.called.failed},
-                          {"lost", of.called.lost},
-                          {"wrong", of.called.wrong},
-                          {"from_own_disk", of.called.here},
-                          {"waited_s", seconds(of.called.waited_ns)},
-                          {"activations", of.called.activations},
-                          {"elsewhere", of.called.elsewhere},
-                          {"hedged", of.called.hedged}};
+    if (of.home) made["called"] = called_json(of);
+    for (const node_snapshot::task &one : of.tasks)
+        made["task_ages_s"][one.name] = seconds(now_ns - std::min(one.turned_ns, now_ns));
     if (of.asked) made["requests"] = json_of(*of.asked);
     return made;
 }
 
+namespace {
+
+http_answer health(const node_snapshot &of, uint64_t now_ns) {
+    json stuck = json::array();
+    if (now_ns - of.taken_ns > stuck_ns) stuck.push_back("loop");
+    for (const node_snapshot::task &one : of.tasks)
+        if (one.turned_ns + task_stuck_ns < now_ns) stuck.push_back(one.name);
+    const bool well = stuck.empty() && !of.draining;
+    const char *const word = !stuck.empty() ? "stuck" : of.draining ? "draining" : "serving";
+    json said = {{"state", word}, {"loop_age_s", seconds(now_ns - of.taken_ns)}};
+    if (!stuck.empty()) said["stuck"] = std::move(stuck);
+    return {well ? 200 : 503, "application/json", said.dump() + "\n"};
+}
+
+}  // namespace
+
 http_answer node_status::answer(std::string_view path) const {
-    const node_snapshot now = latest();
+    node_snapshot now = latest();
+    for (const task &one : tasks_) now.tasks.push_back({one.name, one.turned_ns()});
     const uint64_t now_ns = steady_ns();
     if (path == "/metrics")
         return {200, "text/plain; version=0.0.4; charset=utf-8", to_metrics(now, now_ns)};
@@ -368,13 +421,7 @@ http_answer node_status::answer(std::string_view path) const {
         if (registry_) all["registry"] = json_of(registry_(), now_ns);
         return {200, is_json, all.dump(1, ' ', false, json::error_handler_t::replace) + "\n"};
     }
-    if (path == "/health") {
-        const bool stuck = now_ns - now.taken_ns > stuck_ns;
-        const char *const word = stuck ? "stuck" : now.draining ? "draining" : "serving";
-        return {
-            stuck || now.draining ? 503 : 200, is_json,
-            json({{"state", word}, {"loop_age_s", seconds(now_ns - now.taken_ns)}}).dump() + "\n"};
-    }
+    if (path == "/health") return health(now, now_ns);
     if (path == "/spans" && spans_)
         return {200, is_json,
                 to_json(spans_()).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"};

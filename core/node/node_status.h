@@ -42,6 +42,12 @@ struct node_snapshot {
     uint32_t held = 0, pages = 0, layers = 0, experts = 0;
     bool draining = false, home = false;
     uint64_t waiting = 0, under_way = 0;
+    std::vector<open_call> open;
+    struct task {  // a thread beside the loop
+        std::string name;
+        uint64_t turned_ns;  // when it last came round
+    };
+    std::vector<task> tasks;
     link_figures connections;
     holder_figures served;
     caller_figures called;
@@ -62,6 +68,11 @@ public:
     void show_registry(std::function<registry_view()> by) { registry_ = std::move(by); }
     // What /spans says; as above.
     void show_spans(std::function<node_spans()> by) { spans_ = std::move(by); }
+    // A thread of the node, and when it last came round; asked on threads that answer and on the
+    // node's loop. Before it begins.
+    void show_task(std::string name, std::function<uint64_t()> turned_ns) {
+        tasks_.push_back({std::move(name), std::move(turned_ns)});
+    }
     // Those that compute, which /status says. Before it begins.
     void show_threads(uint32_t count) { threads_ = count; }
     // From any thread.
@@ -70,11 +81,19 @@ public:
     http_answer answer(std::string_view path) const;
 
 private:
+    struct task {
+        std::string name;
+        std::function<uint64_t()> turned_ns;
+        bool told = false;  // that it stands still
+    };
+    void look_at_tasks(uint64_t now_ns);
+
     const uint64_t since_ns_;
     mutable std::mutex guard_;
     node_snapshot latest_;
     std::function<registry_view()> registry_;
     std::function<node_spans()> spans_;
+    std::vector<task> tasks_;
     uint32_t threads_ = 0;
     uint64_t noted_ns_ = 0;
 };

@@ -77,7 +77,10 @@ registry_view registrar::view() const {
 }
 
 void registrar::run() {
-    while (!over_) turn();
+    while (!over_) {
+        turned_ns_ = steady_ns();
+        turn();
+    }
     of_.at->leave();
 }
 

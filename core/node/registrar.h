@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/steady_time.h"
 #include "core/node/plan_board.h"
 #include "core/registry/cluster_registry.h"
 
@@ -78,6 +79,8 @@ public:
     // Until the registry has said what it knows, or was not to be had, for `wait_ns` at most.
     void wait_for_first(uint64_t wait_ns) const;
     registry_view view() const;
+    // When its thread last came round.
+    uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
 
 private:
     void run();
@@ -96,6 +99,7 @@ private:
     mutable std::mutex guard_;
     registry_view view_;
     std::atomic<bool> over_ = false, asked_ = false;
+    std::atomic<uint64_t> turned_ns_ = steady_ns();
     std::thread thread_;
 };
 

@@ -35,6 +35,7 @@ void watch::run() {
     links_.dial();
     while (!over_.load(std::memory_order_relaxed)) {
         const uint64_t now_ns = steady_ns();
+        turned_ns_ = now_ns;
         if (now_ns >= next_beat_ns_) beat(now_ns);
         links_.turn(next_beat_ns_ > now_ns ? next_beat_ns_ - now_ns : 0);
     }

@@ -42,6 +42,9 @@ public:
         return trips_ns_[server].load(std::memory_order_relaxed);
     }
 
+    // When its thread last came round.
+    uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
+
     // How far its clock is ahead of this one's; error_ns 0: it is not known.
     clock_sample clock_of(uint32_t server) const {
         const std::lock_guard lock(clocks_guard_);
@@ -69,6 +72,7 @@ private:
     std::vector<clock_offset> clocks_;  // [servers]
     uint64_t next_beat_ns_ = 0;
     std::atomic<bool> over_ = false;
+    std::atomic<uint64_t> turned_ns_ = steady_ns();
     std::thread thread_;
 };
 

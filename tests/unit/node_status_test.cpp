@@ -51,6 +51,8 @@ node_snapshot some() {
     peer.called_us = 2'000'500;
     made.peers.push_back(peer);
     made.layer_rows = {5, 0, 9};
+    made.open = {{0, 2, 5, 17, 4'250'000'000}};
+    made.tasks = {{"plan", 4'000'000'000}, {"registry", 6'000'000'000}};
     return made;
 }
 
@@ -101,6 +103,8 @@ TEST_CASE("metrics are Prometheus' text") {
     }
     CHECK(values["moorage_node_up_seconds"] == "4");
     CHECK(values["moorage_node_loop_age_seconds"] == "0.5");
+    CHECK(values["moorage_node_task_age_seconds{task=\"plan\"}"] == "1");
+    CHECK(values["moorage_node_task_age_seconds{task=\"registry\"}"] == "0");
     CHECK(values["moorage_node_served_seconds_total"] == "0.25");
     CHECK(values["moorage_node_refused_total{reason=\"checksum\"}"] == "3");
     CHECK(values["moorage_node_calls_elsewhere_total{cause=\"late\"}"] == "2");
@@ -192,9 +196,26 @@ TEST_CASE("status is JSON with what it serves and whom it calls") {
     CHECK(made["called"]["late"] == 2);
     CHECK(made["peers"][0]["server"] == "two");
     CHECK(made["refused"] == json({{"checksum", 3}}));
+    const json &open = made["called"]["open"];
+    REQUIRE(open.size() == 1);
+    CHECK(open[0]["server"] == "two");
+    CHECK(open[0]["layer"] == 2);
+    CHECK(open[0]["request"] == 17);
+    CHECK(open[0]["age_ms"] == 250);
+    CHECK(made["task_ages_s"] == json({{"plan", 1.0}, {"registry", 0.0}}));
     node_snapshot holder = some();
     holder.home = false;
     CHECK_FALSE(to_json(holder, 5'000'000'000).contains("called"));
+}
+
+TEST_CASE("a thread that stands still is no health, whatever the others do") {
+    node_status of;
+    of.show_task("plan", [] { return steady_ns(); });
+    const auto stuck = [&] { return json::parse(of.answer("/health").body)["stuck"]; };
+    CHECK(stuck() == json::array({"loop"}));  // nothing was noted yet
+    of.show_task("registry", [] { return steady_ns() - 61'000'000'000; });
+    CHECK(stuck() == json::array({"loop", "registry"}));
+    CHECK(of.answer("/health").code == 503);
 }
 
 }  // namespace node_status_test
