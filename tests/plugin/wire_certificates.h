@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -46,6 +47,31 @@ inline certified certify(const std::string &names, const certified *by, long val
     if (X509_sign(of, issuer.key.get(), EVP_sha256()) <= 0)
         throw std::runtime_error("a certificate cannot be signed");
     return made;
+}
+
+// The authority's list of revoked certificates; `valid_s`: until the next one.
+inline void write_revoked(const std::string &file, const certified &by,
+                          std::initializer_list<certified> all, long valid_s = 3600) {
+    const std::unique_ptr<X509_CRL, decltype(&X509_CRL_free)> list(X509_CRL_new(), X509_CRL_free);
+    X509_CRL_set_version(list.get(), 1);
+    X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(by.certificate.get()));
+    const std::unique_ptr<ASN1_TIME, decltype(&ASN1_TIME_free)> at(ASN1_TIME_new(), ASN1_TIME_free);
+    X509_gmtime_adj(at.get(), -7200);
+    X509_CRL_set1_lastUpdate(list.get(), at.get());
+    for (const certified &one : all) {
+        X509_REVOKED *const row = X509_REVOKED_new();
+        X509_REVOKED_set_serialNumber(row, X509_get_serialNumber(one.certificate.get()));
+        X509_REVOKED_set_revocationDate(row, at.get());
+        X509_CRL_add0_revoked(list.get(), row);
+    }
+    X509_gmtime_adj(at.get(), valid_s);
+    X509_CRL_set1_nextUpdate(list.get(), at.get());
+    X509_CRL_sort(list.get());
+    if (X509_CRL_sign(list.get(), by.key.get(), EVP_sha256()) <= 0)
+        throw std::runtime_error("a list cannot be signed");
+    FILE *out = std::fopen(file.c_str(), "w");
+    PEM_write_X509_CRL(out, list.get());
+    std::fclose(out);
 }
 
 // A folder of PEM files that goes with the test.

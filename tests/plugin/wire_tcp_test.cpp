@@ -248,6 +248,10 @@ TEST_CASE("addresses are read strictly, and names are looked up") {
         REQUIRE(!refused.ok());
         CHECK(has(refused.failure().text, "host:port"));
     }
+    const auto taken = at.near.listen(at.far.address);
+    REQUIRE(!taken.ok());
+    CHECK(has(taken.failure().text, at.far.address.c_str()));
+    CHECK(has(taken.failure().text, "in use; stop who has it"));
     CHECK(!at.near.listen("localhost:0").ok());  // the system chooses no address for us
     const std::string port = at.far.address.substr(at.far.address.rfind(':'));
     REQUIRE(at.near.connect("localhost" + port, number).ok());

@@ -23,6 +23,7 @@ using moorage::test::rude_socket;
 using moorage::test::wire_heard;
 using moorage::test::wire_host;
 using moorage::test::wire_limits;
+using moorage::test::write_revoked;
 
 const certificate_folder &files() {
     static certificate_folder made;
@@ -157,6 +158,47 @@ TEST_CASE("whom the authority does not vouch for takes no part, and both sides h
     const wire_heard told = b.await(MOORAGE_WIRE_CLOSED, &a);
     CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
     CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY, &b).event.reason == MOORAGE_WIRE_STRANGER);
+}
+
+TEST_CASE("who is revoked takes no part, and nobody does by a list that is out of date") {
+    const certified gone = certify("DNS:node-b", &files().authority);
+    files().write("gone", gone);
+    write_revoked(files().file("revoked.crl"), files().authority, {gone});
+    write_revoked(files().file("old.crl"), files().authority, {}, -60);
+    const auto turned_away = [](const char *who, const char *list) {
+        settings given = tls("a");
+        given.push_back({"revoked", files().file(list), "a test"});
+        wire_host a(given);
+        REQUIRE(a.open().ok());
+        REQUIRE(a.listen().ok());
+        wire_host b(tls(who));
+        REQUIRE(b.open().ok());
+        uint64_t number = 0;
+        REQUIRE(b.connect(a.address, number, "node-a").ok());
+        const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY, &b);
+        CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
+        return told.words;
+    };
+    CHECK(has(turned_away("gone", "revoked.crl"), "revoked"));
+    CHECK(has(turned_away("b", "old.crl"), "CRL has expired"));
+    settings given = tls("a");
+    given.push_back({"revoked", files().file("revoked.crl"), "a test"});
+    wire_host a(given), b(tls("b"));
+    REQUIRE(a.open().ok());
+    REQUIRE(a.listen().ok());
+    REQUIRE(b.open().ok());
+    uint64_t number = 0;
+    REQUIRE(b.connect(a.address, number, "node-a").ok());
+    CHECK(b.await(MOORAGE_WIRE_CONNECTED, &a).event.connection == number);
+    for (const char *file : {"a.pem", "missing.crl"}) {
+        settings wrong = tls("a");
+        wrong.push_back({"revoked", files().file(file), "a test"});
+        wire_host at(wrong);
+        const auto refused = at.open();
+        REQUIRE(!refused.ok());
+        CHECK(has(refused.failure().text, "revoked"));
+        CHECK(has(refused.failure().text, file));
+    }
 }
 
 TEST_CASE("a client without certificate, or of an older TLS, is turned away") {

@@ -24,7 +24,7 @@ using failure = boost::system::error_code;
 struct settings {
     bool tls = false;
     bool open_network = false;  // in the clear beyond loopback
-    std::string certificate, key, ca;
+    std::string certificate, key, ca, revoked;
     uint64_t poll_us = 0, silence_ms = 2000;
 };
 

@@ -26,7 +26,7 @@ public:
     engine(const settings &set, const moorage_wire_limits &limits) : silence_(desk_.io) {
         check(limits);
         desk_.set = set, desk_.limits = limits;
-        if (set.tls) desk_.tls.emplace(set.certificate, set.key, set.ca);
+        if (set.tls) desk_.tls.emplace(set.certificate, set.key, set.ca, set.revoked);
         tokens_ = limits.handshakes_per_s;
         watch_silence();
     }
@@ -167,7 +167,10 @@ inline uint64_t engine::listen(std::string_view text, std::string &bound) {
     if (!refused) made->acceptor.listen(asio::socket_base::max_listen_connections, refused);
     if (refused) {
         entries_.remove(number);
-        throw std::invalid_argument("cannot listen on " + at.text() + ": " + refused.message());
+        const bool taken = refused == asio::error::address_in_use;
+        throw std::invalid_argument(
+            "cannot listen on " + at.text() + ": " + refused.message() +
+            (taken ? "; stop who has it (ss -ltnp names them), or give another address" : ""));
     }
     bound = text_of(made->acceptor.local_endpoint(refused));
     *entries_.find(number) = made;

@@ -40,6 +40,8 @@ public:
                       "PEM file of this node's certificate; its first DNS name is its identity"),
         moorage::text("key", "", nullptr, "PEM file of the certificate's private key"),
         moorage::text("ca", "", nullptr, "PEM file of the authority that vouches for all nodes"),
+        moorage::text("revoked", "", nullptr,
+                      "PEM file of the authority's list of revoked certificates; read once"),
         moorage::integer("poll_us", 20, 0, 1'000'000,
                          "how long to look for bytes before sleeping, in us"),
         moorage::integer("silence_ms", 2000, 100, 3'600'000,
@@ -52,6 +54,7 @@ public:
         set_.certificate = setup.text("certificate");
         set_.key = setup.text("key");
         set_.ca = setup.text("ca");
+        set_.revoked = setup.text("revoked");
     }
     void open(const moorage_wire_limits &limits) {
         for (const auto &[key, file] :

@@ -77,15 +77,17 @@ inline BIO *make(int socket) {
 
 class tls_context {
 public:
-    // Reads the three files; throws std::invalid_argument with the file's name.
-    tls_context(const std::string &certificate, const std::string &key, const std::string &ca)
+    // Reads the files, of which `revoked` may be empty; throws std::invalid_argument with the
+    // file's name.
+    tls_context(const std::string &certificate, const std::string &key, const std::string &ca,
+                const std::string &revoked)
         : context_(boost::asio::ssl::context::tlsv13) {
         namespace ssl = boost::asio::ssl;
         boost::system::error_code failed;
         const auto check = [&](const char *what, const std::string &file) {
             if (failed)
-                throw std::invalid_argument(std::string(what) + " " + file +
-                                            " cannot be used: " + reason(file, failed.value()));
+                throw std::invalid_argument(std::string(what) + " " + file + " cannot be used: " +
+                                            reason(file, static_cast<uint32_t>(failed.value())));
         };
         context_.use_certificate_chain_file(certificate, failed);
         check("certificate", certificate);
@@ -93,6 +95,7 @@ public:
         check("key", key);
         context_.load_verify_file(ca, failed);
         check("ca", ca);
+        if (!revoked.empty()) take_revoked(revoked);
         context_.set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert);
         SSL_CTX *raw = context_.native_handle();
         SSL_CTX_set_min_proto_version(raw, TLS1_3_VERSION);
@@ -104,10 +107,24 @@ public:
     SSL_CTX *raw() const { return const_cast<tls_context *>(this)->context_.native_handle(); }
 
 private:
+    // Whoever the authority has revoked is refused, and everybody once the list is out of date.
+    void take_revoked(const std::string &file) {
+        const std::unique_ptr<BIO, decltype(&BIO_free)> in(BIO_new_file(file.c_str(), "r"),
+                                                           BIO_free);
+        const std::unique_ptr<X509_CRL, decltype(&X509_CRL_free)> list(
+            in ? PEM_read_bio_X509_CRL(in.get(), nullptr, nullptr, nullptr) : nullptr,
+            X509_CRL_free);
+        if (!list)
+            throw std::invalid_argument("revoked " + file +
+                                        " cannot be used: " + reason(file, ERR_peek_last_error()));
+        X509_STORE *const of = SSL_CTX_get_cert_store(raw());
+        X509_STORE_add_crl(of, list.get());
+        X509_STORE_set_flags(of, X509_V_FLAG_CRL_CHECK);
+    }
     // What OpenSSL has no words for is a file that cannot be read.
-    static std::string reason(const std::string &file, int code) {
+    static std::string reason(const std::string &file, unsigned long code) {
         if (::access(file.c_str(), R_OK) != 0) return std::strerror(errno);
-        const char *said = ERR_reason_error_string(static_cast<uint32_t>(code));
+        const char *said = ERR_reason_error_string(code);
         return said ? said : "it is not in PEM";
     }
     boost::asio::ssl::context context_;
