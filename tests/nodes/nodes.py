@@ -17,15 +17,17 @@ import urllib.request
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 NAMES = ["one", "two", "three"]
+RESET = b"\1\0\0\0\0\0\0\0"  # of SO_LINGER: closing resets
 
 
 class Proxy(threading.Thread):
-    """Passes bytes on from one loopback port to another: late, slowly, not at all, or in one direction only."""
+    """Passes bytes on from one loopback port to another: late, slowly, spoiled, not at all, or in one direction only."""
 
     def __init__(self, port, target):
         super().__init__(daemon=True)
         self.target = target
         self.delay_s, self.bytes_per_s, self.mode = 0.0, 0.0, "open"  # mode: open, cut, mute, mute_back
+        self.spoil = None  # what becomes of some of the pieces: a list of bytes, in which None is a reset
         self.listener = socket.create_server(("127.0.0.1", port), backlog=64)
         self.pairs, self.guard = [], threading.Lock()
         self.start()
@@ -64,7 +66,11 @@ class Proxy(threading.Thread):
                     time.sleep(self.delay_s)
                 if self.bytes_per_s:
                     time.sleep(len(some) / self.bytes_per_s)
-                target.sendall(some)
+                for part in self.spoil(some) if self.spoil and random.random() < 0.2 else [some]:
+                    if part is None:
+                        source.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                        raise OSError
+                    target.sendall(part)
         except OSError:
             pass
         for one in (source, target):
@@ -81,13 +87,13 @@ class Proxy(threading.Thread):
         for pair in pairs:
             for one in pair:
                 try:
-                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
                     one.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     pass
 
     def heal(self):
-        self.delay_s, self.bytes_per_s, self.mode = 0.0, 0.0, "open"
+        self.delay_s, self.bytes_per_s, self.mode, self.spoil = 0.0, 0.0, "open", None
 
 
 def free_ports(count):
@@ -103,12 +109,13 @@ def make_certificates(folder):
         subprocess.run(["openssl", *words], check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=folder, **more)
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     openssl("req", "-x509", *curve, "-days", "3650", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=cluster")
-    for name in NAMES + ["client", "etcd"]:
-        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+    for name, days in [(one, 365) for one in NAMES + ["client", "etcd"]] + [("expired", -1)]:
+        shown = "two" if name == "expired" else name
+        openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={shown}")
         with open(os.path.join(folder, f"{name}.ext"), "w") as file:
-            file.write("subjectAltName=IP:127.0.0.1\n" if name == "etcd" else f"subjectAltName=DNS:{name}\n")
+            file.write("subjectAltName=IP:127.0.0.1\n" if name == "etcd" else f"subjectAltName=DNS:{shown}\n")
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                "-days", "365", "-extfile", f"{name}.ext", "-out", f"{name}.pem")
+                "-days", str(days), "-extfile", f"{name}.ext", "-out", f"{name}.pem")
 
 
 class Etcd:
@@ -199,8 +206,9 @@ class Cluster:
         return [f"--set=wire.{key}={os.path.join(self.folder, file)}" for key, file in
                 (("certificate", f"{name}.pem"), ("key", f"{name}.key"), ("ca", "ca.pem"))] + ["--set=wire.security=tls"]
 
-    def start(self, name, *more):
-        words = [*self.enter.get(name, []), self.program, "node", self.file, "--server", name,
+    def start(self, name, *more, under=()):
+        """`under`: words before the program, such as prlimit's."""
+        words = [*self.enter.get(name, []), *under, self.program, "node", self.file, "--server", name,
                  "--set=run.threads=1", *self.security(name), *more]
         if self.address[name] != self.listen[name]:
             words += ["--listen", self.listen[name]]
@@ -245,6 +253,9 @@ class Cluster:
                 return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
         except (OSError, KeyError, StopIteration):
             return 0
+
+    def descriptors(self, name):
+        return len(os.listdir(f"/proc/{self.nodes[name].pid}/fd"))
 
     def begin_load(self, *more):
         answers = os.path.join(self.folder, f"answers{random.random()}")
