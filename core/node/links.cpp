@@ -66,6 +66,7 @@ void links::dial_due(uint64_t now_ns) {
             continue;
         }
         auto made = std::make_unique<link>();
+        one.told = false;
         made->connection = one.connection = *begun;
         made->dialed = true;
         made->channel = channel;
@@ -308,7 +309,7 @@ void links::refuse(link &who, refusal_reason why, const std::string &text) {
         log_warning(format("node: {} refused ({}): {}",
                            who.address.empty() ? "a connection" : visible(who.address),
                            name_of(why), text));
-    if (who.dialed) dials_[who.dial].trouble = text;
+    if (who.dialed) dials_[who.dial].trouble = text, dials_[who.dial].told = true;
     message_bytes written = take_memory();
     write(written, refusal_view{.why = why, .text = text});
     send(who, std::move(written), message_kind::refusal, 0);
@@ -319,7 +320,7 @@ void links::refused(link &by, const frame &of) {
     refusal_view why;
     const bool said = read(of.body, why).why == refusal_reason::none;
     const std::string text = said ? visible(why.text) : "it refuses and does not say why";
-    if (by.dialed) dials_[by.dial].trouble = text;
+    if (by.dialed) dials_[by.dial].trouble = text, dials_[by.dial].told = true;
     log_info(format("node: {} says: {}", visible(by.address), text));
     lose(by, true);
 }
@@ -458,7 +459,7 @@ void links::closed(const moorage_wire_event &event) {
         // back in step.
         of.again_ns = steady_ns() + of.pause_ns / 2 + chance_.below(of.pause_ns / 2 + 1);
         of.pause_ns = std::min(2 * of.pause_ns, retry_ns_max);
-        if (of.trouble.empty() && event.plugin_text) of.trouble = visible(event.plugin_text);
+        if (!of.told && event.plugin_text) of.trouble = visible(event.plugin_text);
     }
     if (one->stands != link::stand::ready) return;
     ++figures_.losses;

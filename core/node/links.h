@@ -136,7 +136,8 @@ private:
     struct dialing {  // of a server
         uint64_t connection = 0;
         uint64_t again_ns = 0, pause_ns = retry_ns_min;
-        std::string trouble;
+        std::string trouble;  // of the latest attempt that ended
+        bool told = false;    // the attempt under way has said it
         bool wanted = false;
     };
     struct lent_message {

@@ -159,6 +159,10 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
                                                   : "ready";
     if (of.heartbeats()) one.beat_us = of.heartbeats()->round_trip_ns(server) / 1000;
     if (!to) one.trouble = all.trouble(server);
+    // Whoever is dead is not called, so heartbeats alone know why it still is.
+    if (std::string why = one.stands == "dead" ? of.heartbeats()->trouble(server) : "";
+        !why.empty())
+        one.trouble = std::move(why);
     all.each([&](const link &from) {
         if (!from.dialed && from.stands == link::stand::ready && from.server == server)
             one.calls_us = true;

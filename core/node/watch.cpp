@@ -19,7 +19,8 @@ watch::watch(std::unique_ptr<wire> over, const node_plan &plan, const node_ident
       pulses_(plan.servers.size()),
       trips_ns_(plan.servers.size()),
       heard_ns_(plan.servers.size(), 0),
-      clocks_(plan.servers.size()) {}
+      clocks_(plan.servers.size()),
+      troubles_(plan.servers.size()) {}
 
 watch::~watch() {
     over_ = true;
@@ -47,6 +48,10 @@ void watch::beat(uint64_t now_ns) {
         if (of(server) == pulse::alive && now_ns - heard_ns_[server] > dead_after * beat_ns_)
             set(server, pulse::dead);
         link *const to = links_.to(server);
+        {
+            const std::lock_guard lock(told_guard_);
+            troubles_[server] = to ? "" : links_.trouble(server);
+        }
         if (!to || !to->waiting.empty()) continue;  // one beat on its way is enough
         message_bytes written = links_.take_memory();
         write(written, ping_view{now_ns});
@@ -67,7 +72,7 @@ void watch::ready(link &which) {
     heard_ns_[which.server] = steady_ns();
     {
         // Perhaps of another machine.
-        const std::lock_guard lock(clocks_guard_);
+        const std::lock_guard lock(told_guard_);
         clocks_[which.server].forget();
     }
     set(which.server, pulse::alive);
@@ -84,7 +89,7 @@ bool watch::arrived(link &from, const frame &of, uint64_t) {
         }
         heard_ns_[from.server] = steady_ns();
         if (answer.sent_ns <= heard_ns_[from.server] && answer.received_ns <= answer.answered_ns) {
-            const std::lock_guard lock(clocks_guard_);
+            const std::lock_guard lock(told_guard_);
             clocks_[from.server].add(clock_sample_of(answer.sent_ns, answer.received_ns,
                                                      answer.answered_ns, heard_ns_[from.server]));
         }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -45,9 +46,15 @@ public:
     // When its thread last came round.
     uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
 
+    // Why it cannot be asked; empty: it can, or nobody tried.
+    std::string trouble(uint32_t server) const {
+        const std::lock_guard lock(told_guard_);
+        return troubles_[server];
+    }
+
     // How far its clock is ahead of this one's; error_ns 0: it is not known.
     clock_sample clock_of(uint32_t server) const {
-        const std::lock_guard lock(clocks_guard_);
+        const std::lock_guard lock(told_guard_);
         return clocks_[server].best(steady_ns());
     }
 
@@ -68,8 +75,9 @@ private:
     std::vector<std::atomic<pulse>> pulses_;       // [servers]
     std::vector<std::atomic<uint64_t>> trips_ns_;  // [servers] of the latest answer
     std::vector<uint64_t> heard_ns_;               // [servers] when
-    mutable std::mutex clocks_guard_;
-    std::vector<clock_offset> clocks_;  // [servers]
+    mutable std::mutex told_guard_;                // of what other threads ask for
+    std::vector<clock_offset> clocks_;             // [servers]
+    std::vector<std::string> troubles_;            // [servers]
     uint64_t next_beat_ns_ = 0;
     std::atomic<bool> over_ = false;
     std::atomic<uint64_t> turned_ns_ = steady_ns();
