@@ -2,6 +2,7 @@
 
 For faults, chaos and namespaces beside this file, and tests/perf/node_figures. Nothing but Python's own library.
 """
+import base64
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -119,11 +121,11 @@ def make_certificates(folder):
 
 
 class Etcd:
-    """Members of etcd on loopback; with `tls` they want certificates of the cluster's authority."""
+    """Members of etcd on loopback; with `tls` they want certificates of the cluster's authority. `quota_bytes`: their disk."""
 
-    def __init__(self, folder, count=3, tls=False):
+    def __init__(self, folder, count=3, tls=False, quota_bytes=0):
         ports = free_ports(2 * count)
-        self.folder, self.tls, self.members = folder, tls, {}
+        self.folder, self.tls, self.quota_bytes, self.members = folder, tls, quota_bytes, {}
         scheme = "https" if tls else "http"
         self.clients = [f"{scheme}://127.0.0.1:{port}" for port in ports[:count]]
         self.peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
@@ -135,6 +137,8 @@ class Etcd:
         files = []
         if self.tls:
             files = ["--cert-file", "etcd.pem", "--key-file", "etcd.key", "--trusted-ca-file", "ca.pem", "--client-cert-auth"]
+        if self.quota_bytes:
+            files += ["--quota-backend-bytes", str(self.quota_bytes)]
         self.members[number] = subprocess.Popen(
             ["etcd", "--name", f"m{number}", "--data-dir", f"etcd{number}", "--listen-peer-urls", self.peers[number],
              "--initial-advertise-peer-urls", self.peers[number], "--listen-client-urls", self.clients[number],
@@ -148,6 +152,26 @@ class Etcd:
             made += [f"--set=registry.{key}={os.path.join(self.folder, file)}" for key, file in
                      (("certificate", f"{name}.pem"), ("key", f"{name}.key"), ("ca", "ca.pem"))]
         return made
+
+    def put(self, key, value):
+        """The HTTP code of the answer; 0: none came."""
+        body = json.dumps({what: base64.b64encode(text.encode()).decode() for what, text in (("key", key), ("value", value))})
+        for client in self.clients:
+            try:
+                return urllib.request.urlopen(f"{client}/v3/kv/put", body.encode(), timeout=2).status
+            except urllib.error.HTTPError as error:
+                return error.code
+            except OSError:
+                continue
+        return 0
+
+    def forget(self):
+        """All members end, and begin anew with nothing."""
+        for number in list(self.members):
+            self.kill(number)
+            shutil.rmtree(os.path.join(self.folder, f"etcd{number}"))
+        for number in range(len(self.clients)):
+            self.start(number)
 
     def tell(self, number, what):
         if number in self.members:
