@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/base/utf8.h"
 
 namespace moorage::core {
 
@@ -75,34 +76,12 @@ private:
     uint32_t line_ = 1;
 };
 
-// The bytes of the UTF-8 character at `at`, 0 where there is none. [1, 4]
-size_t character_bytes(std::string_view text, size_t at) {
-    const auto byte = [&](size_t i) -> uint32_t {
-        return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
-    };
-    const uint32_t first = byte(0);
-    if (first < 0x80) return 1;
-    const size_t count = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4) return 0;
-    uint32_t code = first & (0xffu >> (count + 1));
-    for (size_t i = 1; i < count; ++i) {
-        if ((byte(i) & 0xc0) != 0x80) return 0;
-        code = code << 6 | (byte(i) & 0x3f);
-    }
-    const bool shortest = code >= (count == 2 ? 0x80u : count == 3 ? 0x800u : 0x10000u);
-    return shortest && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? count : 0;
-}
-
 // The line of the first byte that is not UTF-8, 0 when there is none.
 uint32_t line_of_bad_character(std::string_view text) {
-    uint32_t line = 1;
-    for (size_t at = 0; at < text.size();) {
-        const size_t count = character_bytes(text, at);
-        if (count == 0) return line;
-        if (text[at] == '\n') ++line;
-        at += count;
-    }
-    return 0;
+    const size_t at = first_not_utf8(text);
+    if (at == text.size()) return 0;
+    return 1 + static_cast<uint32_t>(
+                   std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n'));
 }
 
 // An escape that makes the sign by which encoded_text() marks what it hid. Anyone can write a % as

@@ -7,16 +7,13 @@
 #include <string_view>
 
 #include "core/base/result.h"
+#include "core/base/utf8.h"
 
 namespace moorage::core {
 
 // What stands for bytes that are not UTF-8: U+FFFD.
 inline constexpr std::string_view replacement_character = "\xef\xbf\xbd";
 
-// Bytes of the character that begins at text[0]: 1 to 4 for a whole one; 0 when `text` ends before
-// the character does (or is empty); negative: the first -n bytes belong to no character, and make
-// one U+FFFD together ("maximal subparts", Unicode 3.9, as every common decoder does).
-int character_bytes(std::string_view text);
 bool valid_utf8(std::string_view text);
 // Fails with `place`, the number of the first byte that is not UTF-8 (from 0), and its value.
 status check_utf8(std::string_view text, std::string_view place);
