@@ -9,6 +9,7 @@
 #include <atomic>
 #include <variant>
 
+#include "../handshake_limits.hpp"
 #include "dial.hpp"
 
 namespace tcp_wire {
@@ -23,11 +24,11 @@ struct listener {
 class engine final : public exchange {
 public:
     // Throws std::invalid_argument where limits or certificates cannot be used.
-    engine(const settings &set, const moorage_wire_limits &limits) : silence_(desk_.io) {
+    engine(const settings &set, const moorage_wire_limits &limits)
+        : silence_(desk_.io), beginnings_(limits) {
         check(limits);
         desk_.set = set, desk_.limits = limits;
         if (set.tls) desk_.tls.emplace(set.certificate, set.key, set.ca, set.revoked);
-        tokens_ = limits.handshakes_per_s;
         watch_silence();
     }
     ~engine() override {
@@ -98,7 +99,6 @@ private:
     void move(uint64_t wait_ns);
     void accept(const std::shared_ptr<listener> &at);
     void welcome(listener &at, tcp::socket socket);
-    std::string too_many();  // empty: one more may begin
     void tell_connected(int32_t kind, uint64_t listener, int32_t channel, session &one,
                         uint64_t send_bytes_max);
     void tell_closed(uint64_t number, int32_t reason, std::string words);
@@ -121,8 +121,7 @@ private:
     };
     std::vector<handshake> handshakes_;  // of others, under way
     size_t open_ = 0;                    // connections and dials, without listeners
-    double tokens_ = 0;                  // handshakes that may begin now
-    std::chrono::steady_clock::time_point counted_ = std::chrono::steady_clock::now();
+    wire::handshake_limits beginnings_;
     std::atomic<bool> woken_{false};
 };
 
@@ -249,30 +248,9 @@ inline void engine::accept(const std::shared_ptr<listener> &at) {
     });
 }
 
-inline std::string engine::too_many() {
-    const auto now = std::chrono::steady_clock::now();
-    const double rate = desk_.limits.handshakes_per_s;
-    tokens_ += std::chrono::duration<double>(now - counted_).count() * rate;
-    tokens_ = std::min(tokens_, rate);
-    counted_ = now;
-    const auto limit = [](uint32_t count, const char *what) {
-        return std::to_string(count) + what;
-    };
-    if (open_ + handshakes_.size() >= desk_.limits.connections_max)
-        return limit(desk_.limits.connections_max, " connections are there, the most it has");
-    if (handshakes_.size() >= desk_.limits.handshakes_max)
-        return limit(desk_.limits.handshakes_max,
-                     " connections are being made, the most at one time");
-    if (tokens_ < 1)
-        return limit(desk_.limits.handshakes_per_s,
-                     " connections were made within a second, the most it makes");
-    tokens_ -= 1;
-    return {};
-}
-
 inline void engine::welcome(listener &at, tcp::socket socket) {
     failure ignored;
-    if (const std::string why = too_many(); !why.empty()) {
+    if (const std::string why = beginnings_.refuses(open_, handshakes_.size()); !why.empty()) {
         const std::string peer = text_of(socket.remote_endpoint(ignored));
         if (!desk_.tls) {
             outbox words;

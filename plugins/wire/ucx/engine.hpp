@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "../handshake_limits.hpp"
 #include "../tcp/numbers.hpp"
 #include "connection.hpp"
 #include "library.hpp"
@@ -128,7 +129,6 @@ private:
                    const std::string &words);
     uint64_t due_ns();
     void sleep(uint64_t until_ns);
-    std::string too_many();  // empty: one more may begin
 
     const settings set_;
     const moorage_wire_limits limits_;
@@ -140,8 +140,7 @@ private:
     tcp_wire::numbered<entry, 1> entries_;
     tcp_wire::numbered<lent_message, 2> lent_;
     uint32_t connections_ = 0, handshakes_ = 0;
-    double tokens_ = 0;
-    uint64_t counted_ns_ = now_ns();
+    wire::handshake_limits beginnings_;
     // Noted by callbacks.
     std::vector<caller> callers_;
     std::vector<greeting> greetings_;

@@ -23,7 +23,8 @@ inline engine::engine(const settings &set, const moorage_wire_limits &limits)
     : set_(set),
       limits_(limits),
       trusted_(set.trusted),
-      ucx_(static_cast<unsigned>(std::max<uint64_t>(set.silence_ms / 4, 50))) {
+      ucx_(static_cast<unsigned>(std::max<uint64_t>(set.silence_ms / 4, 50))),
+      beginnings_(limits) {
     check(limits);
     const auto must = [&](ucs_status_t done, const char *what) {
         if (done != UCS_OK)
@@ -55,7 +56,6 @@ inline engine::engine(const settings &set, const moorage_wire_limits &limits)
     hear.cb = &engine::arrived;
     hear.arg = this;
     must(ucx_.ucp_worker_set_am_recv_handler(worker_, &hear), "a handler");
-    tokens_ = limits.handshakes_per_s;
 }
 
 inline engine::~engine() {
@@ -417,30 +417,13 @@ inline void engine::grant(connection &at) {
 
 // Beginnings -------------------------------------------------------------------------------------
 
-inline std::string engine::too_many() {
-    const uint64_t now = now_ns();
-    const double rate = limits_.handshakes_per_s;
-    tokens_ = std::min(rate, tokens_ + static_cast<double>(now - counted_ns_) / 1e9 * rate);
-    counted_ns_ = now;
-    const auto limit = [](uint32_t count, const char *what) {
-        return std::to_string(count) + what;
-    };
-    if (connections_ >= limits_.connections_max)
-        return limit(limits_.connections_max, " connections are there, the most it has");
-    if (handshakes_ >= limits_.handshakes_max)
-        return limit(limits_.handshakes_max, " connections are being made, the most at one time");
-    if (tokens_ < 1)
-        return limit(limits_.handshakes_per_s,
-                     " connections were made within a second, the most it makes");
-    tokens_ -= 1;
-    return {};
-}
-
 inline void engine::accept(const caller &who) {
     entry *const at = entries_.find(who.listener);
     auto *const open = at ? std::get_if<std::unique_ptr<listener>>(at) : nullptr;
     if (!open) return;  // its requests went with it
-    const std::string why = who.trusted ? too_many() : "it is in no network that trusted names";
+    const std::string why = who.trusted
+                                ? beginnings_.refuses(connections_ - handshakes_, handshakes_)
+                                : "it is in no network that trusted names";
     if (!why.empty()) {
         ucx_.ucp_listener_reject((*open)->handle, who.request);
         return turn_away(who.listener, who.trusted ? MOORAGE_WIRE_TOO_MANY : MOORAGE_WIRE_STRANGER,
