@@ -176,9 +176,7 @@ void http_server::run() {
     std::list<asking> all;
     std::vector<pollfd> watched;
     for (;;) {
-        watched.assign(
-            {{waker_, POLLIN, 0},
-             {listener_, static_cast<short>(all.size() < connections_max ? POLLIN : 0), 0}});
+        watched.assign({{waker_, POLLIN, 0}, {listener_, POLLIN, 0}});
         for (const asking &one : all)
             watched.push_back(
                 {one.socket.get(), static_cast<short>(one.answer.empty() ? POLLIN : POLLOUT), 0});
@@ -195,8 +193,17 @@ void http_server::run() {
             one = goes_on ? std::next(one) : all.erase(one);
         }
         if ((watched[1].revents & POLLIN) == 0) continue;
-        file_handle came(::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (came.get() >= 0) all.push_back({std::move(came), steady_ns() + answer_ns, {}, {}, 0});
+        // As many as came; where there is no room, the place of who has been silent for longest.
+        for (size_t i = 0; i < connections_max; ++i) {
+            file_handle came(::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+            if (came.get() < 0) break;
+            if (all.size() == connections_max) {
+                const auto silent =
+                    std::ranges::find_if(all, [](const asking &one) { return one.answer.empty(); });
+                all.erase(silent == all.end() ? all.begin() : silent);
+            }
+            all.push_back({std::move(came), steady_ns() + answer_ns, {}, {}, 0});
+        }
     }
 }
 

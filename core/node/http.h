@@ -2,7 +2,8 @@
 //
 // The server has a thread of its own, which computes nothing. Bounds: connections_max at one time,
 // request_bytes_max of a request, answer_ns from accepting until the answer is taken; beyond them
-// connections are closed. What is asked is looked at up to the end of the first line, no more.
+// connections are closed, of too many the one that has been silent for longest. What is asked is
+// looked at up to the end of the first line, no more.
 #pragma once
 
 #include <cstdint>

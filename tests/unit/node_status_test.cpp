@@ -56,14 +56,19 @@ node_snapshot some() {
     return made;
 }
 
-// One request as it is, and all that is answered.
-std::string ask(const std::string &address, const std::string &request) {
+int connected_to(const std::string &address) {
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     REQUIRE(::connect(socket, reinterpret_cast<sockaddr *>(&at), sizeof(at)) == 0);
+    return socket;
+}
+
+// One request as it is, and all that is answered.
+std::string ask(const std::string &address, const std::string &request) {
+    const int socket = connected_to(address);
     (void)::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
     ::shutdown(socket, SHUT_WR);
     std::string answer;
@@ -182,6 +187,11 @@ TEST_CASE("a server answers what is asked, and survives what is not") {
     CHECK(ask(address, std::string(100'000, 'a')).find("200 OK") == std::string::npos);
     CHECK(ask(address, std::string(4, '\0')).empty());
     CHECK(http_get(address, "/there", 5'000'000'000).ok());
+    // Many that connect and say nothing keep nobody from being answered.
+    std::vector<int> silent;
+    for (int i = 0; i < 300; ++i) silent.push_back(connected_to(address));
+    CHECK(http_get(address, "/there", 1'000'000'000).ok());
+    for (const int one : silent) ::close(one);
     CHECK_FALSE(http_server::listen(address, {}).ok());
     CHECK_FALSE(http_server::listen("nowhere", {}).ok());
     CHECK_FALSE(http_server::listen(":80", {}).ok());
