@@ -2,7 +2,7 @@
 # guard_cost.py - what `[plugins] guard` costs: processor time of run and replay with it off, default
 # and full, interleaved, so that a machine whose speed swings treats them alike.
 #
-#   tests/perf/guard_cost.py build/release/bin/moorage [--rounds 9]
+#   tests/perf/guard_cost.py build/release/bin/moorage [--rounds 9] [--tokens 4000] [--guards default,full]
 import argparse
 import os
 import pathlib
@@ -14,7 +14,6 @@ import sys
 root = pathlib.Path(__file__).resolve().parents[2]
 config = root / "configs/quickstart.toml"
 trace = root / "configs/traces/qwen15moe-shape.long.safetensors"
-guards = ("off", "default", "full")
 
 
 def cpu_seconds(command):
@@ -28,10 +27,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--tokens", type=int, default=4000)
+    parser.add_argument("--guards", default="default,full")
     given = parser.parse_args()
+    guards = ["off", *given.guards.split(",")]
     if not trace.exists():
         sys.exit(f"{trace} is not there; see configs/traces/README.md")
-    run = [given.program, "run", config, "--set", "run.tokens=4000"]
+    run = [given.program, "run", config, "--set", f"run.tokens={given.tokens}"]
     prefetch = ["--set", "prefetch.plugin=random", "--set", "memory.buffer_experts=4"]
     replay = [given.program, "replay", trace, "--policies", "lru", "--slots", "25%", "--jobs", "1"]
     work = {
