@@ -518,7 +518,10 @@ TEST_CASE("a copy that counts no more stays while a caller goes by the plan befo
 TEST_CASE(
     "slots that the plan leaves free stay so: a cache policy fills none that cannot be loaded") {
     node_bench on("mixtral");
-    on.config.cache.plugin = "static";  // would have the first layers
+    on.config.cache = {"static",
+                       "test.toml:1",
+                       {{"which", std::string("listed"), "test.toml:2"},
+                        {"listed", std::string("0,1,2,3"), "test.toml:3"}}};
     const node_plan plan = plan_of(*on.of, 2, std::vector<std::vector<uint32_t>>(on.pages(), {1}));
     loop_hub hub;
     running_node holder(hub, plan, *on.of, 1);
