@@ -126,7 +126,6 @@ struct instance::content {
 instance::content::~content() {
     if (!via.plugin) return;
     const auto lock = load_lock();
-    const in_control mark(host);
     if (active) via.control(entry_point::deactivate, calls.deactivate, via.plugin);
     if (calls.destroy) via.control(entry_point::destroy, calls.destroy, via.plugin);
     --home.instances;
@@ -136,7 +135,6 @@ status instance::content::make() {
     const auto lock = load_lock();
     if (auto ready = initialise(home); !ready) return ready.failure();
     const auto values = typed_values(from.params, parameters);
-    const in_control mark(host);
     host.random = policy_stream(host.where.seed, from.name());
     moorage_plugin *made = nullptr;
     const int32_t code =
@@ -205,7 +203,6 @@ result<std::unique_ptr<instance>> instance::create(const policy &from, const set
             "policy or a trace as source",
             c.host.label)};
     if (auto done = c.make(); !done) return done.failure();
-    const in_control mark(c.host);
     for (const status &found : {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, made->observer),
                                 c.find(MOORAGE_INTERFACE_FACTS, c.facts, made->facts),
                                 c.find(MOORAGE_INTERFACE_REPLAY, c.replayer, made->replayer),
@@ -226,7 +223,6 @@ status instance::activate(const moorage_limits &limits) {
     if (c.active)
         return error{
             format("{}: activate on an active instance; deactivate it first", c.host.label)};
-    const in_control mark(c.host);
     c.host.mapped = true;
     c.host.last_error.clear();
     c.host.random = policy_stream(c.host.where.seed, c.from.name());
@@ -246,7 +242,6 @@ status instance::activate(const moorage_limits &limits) {
 void instance::deactivate() {
     content &c = *content_;
     if (!c.active) return;
-    const in_control mark(c.host);
     c.via.control(entry_point::deactivate, c.calls.deactivate, c.via.plugin);
     c.active = c.host.mapped = false;
 }
@@ -254,7 +249,6 @@ void instance::deactivate() {
 void instance::reset() {
     content &c = *content_;
     assert(c.active && "reset needs an active instance");
-    const in_control mark(c.host);
     c.host.random = policy_stream(c.host.where.seed, c.from.name());
     if (c.host.where.future) c.host.where.future->rewind();
     c.via.control(entry_point::reset, c.calls.reset, c.via.plugin);
@@ -262,7 +256,6 @@ void instance::reset() {
 
 status instance::control(entry_point which, const std::function<int32_t(moorage_plugin *)> &work) {
     content &c = *content_;
-    const in_control mark(c.host);
     c.host.last_error.clear();
     using function = std::function<int32_t(moorage_plugin *)>;
     int32_t (*const run)(const function *, moorage_plugin *) =

@@ -54,10 +54,7 @@ public:
     template <class Answer, class... Parameters, class... Arguments>
     Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
                 Arguments... arguments) {
-        if (outside_of_steps(which)) {
-            const in_control mark(*host);
-            return control(which, function, plugin, arguments...);
-        }
+        if (outside_of_steps(which)) return control(which, function, plugin, arguments...);
         if (of_wire(which)) {
             const in_control mark(*host);
             return raw<false>(which, function, plugin, arguments...);
@@ -67,6 +64,7 @@ public:
     // Everything is looked at.
     template <class Answer, class... Parameters, class... Arguments>
     Answer control(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
+        const in_control mark(*host);
         remember_surroundings();
         return raw<true>(which, function, arguments...);
     }
