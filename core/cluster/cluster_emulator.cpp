@@ -97,12 +97,6 @@ void cluster_emulator::begin() {
     }
 }
 
-uint64_t cluster_emulator::due_ns() const {
-    uint64_t first = waited_for_ns();
-    for (const writing &one : writing_) first = std::min(first, one.at_ns);
-    return first;
-}
-
 void cluster_emulator::step() {
     state_.now_ns = due_ns();
     if (state_.links.due() == now_ns()) {

@@ -52,9 +52,12 @@ public:
     void begin();
     // Time of the next event; MOORAGE_NEVER: all is done, but for copies that are being written,
     // for which nobody waits.
-    uint64_t next_ns() const { return waited_for_ns() == MOORAGE_NEVER ? MOORAGE_NEVER : due_ns(); }
+    uint64_t next_ns() const {
+        const uint64_t first = waited_for_ns();
+        return first == MOORAGE_NEVER ? first : or_written_ns(first);
+    }
     // The same, and those copies are waited for.
-    uint64_t due_ns() const;
+    uint64_t due_ns() const { return or_written_ns(waited_for_ns()); }
     void step();
     // Moves the clock. Requires: nothing happens before.
     void idle_until(uint64_t ns) { state_.now_ns = ns; }
@@ -68,6 +71,10 @@ private:
     };
     uint64_t waited_for_ns() const {
         return std::min({state_.links.due(), due_.time(), side_by_side_.due()});
+    }
+    uint64_t or_written_ns(uint64_t first) const {
+        for (const writing &one : writing_) first = std::min(first, one.at_ns);
+        return first;
     }
     cluster_node *server_node(uint32_t server) const;  // null: its experts compute side by side
     void tell_watcher(const cluster_node &home, const moorage_step &view);
