@@ -19,6 +19,10 @@ constexpr uint64_t stuck_ns = 10'000'000'000;
 constexpr uint64_t task_stuck_ns = 60'000'000'000;
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+// Of what another thread may have noted a moment after `now_ns` was read.
+double seconds_since(uint64_t ns, uint64_t now_ns) {
+    return seconds(now_ns - std::min(ns, now_ns));
+}
 
 // A label's value, by the rules of the format.
 std::string escaped(std::string_view text) {
@@ -173,7 +177,7 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
 json json_of(const registry_view &of, uint64_t now_ns) {
     json made = {{"at", of.where},
                  {"reachable", of.trouble.empty()},
-                 {"heard_s", seconds(now_ns - std::min(of.heard_ns, now_ns))},
+                 {"heard_s", seconds_since(of.heard_ns, now_ns)},
                  {"epoch", of.epoch},
                  {"leader", of.leader},
                  {"leads", of.leads},
@@ -294,7 +298,7 @@ std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
     to.head("task_age_seconds", "gauge", "since a thread beside the loop came round");
     for (const node_snapshot::task &one : of.tasks)
         to.row("task_age_seconds", format("task=\"{}\"", escaped(one.name)),
-               seconds(now_ns - std::min(one.turned_ns, now_ns)));
+               seconds_since(one.turned_ns, now_ns));
     to.one("plan_epoch", "gauge", "epoch of the plan it goes by", of.epoch);
     to.one("held_experts", "gauge", "experts that the plan gives this node", of.held);
     to.one("moved_experts_total", "counter", "experts that were brought here", of.moved.copies);
@@ -348,7 +352,7 @@ json called_json(const node_snapshot &of) {
              {"layer", one.layer},
              {"pairs", one.pairs},
              {"request", one.request},
-             {"age_ms", seconds(of.taken_ns - std::min(one.sent_ns, of.taken_ns)) * 1000}});
+             {"age_ms", seconds_since(one.sent_ns, of.taken_ns) * 1000}});
     return made;
 }
 
@@ -391,7 +395,7 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
                  {"peers", peers}};
     if (of.home) made["called"] = called_json(of);
     for (const node_snapshot::task &one : of.tasks)
-        made["task_ages_s"][one.name] = seconds(now_ns - std::min(one.turned_ns, now_ns));
+        made["task_ages_s"][one.name] = seconds_since(one.turned_ns, now_ns);
     if (of.asked) made["requests"] = json_of(*of.asked);
     return made;
 }

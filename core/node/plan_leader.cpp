@@ -206,15 +206,15 @@ void plan_leader::take_measured() {
             trips_ns += said.round_trip_ns[to];
             ++trips;
         }
-        if (said.bytes_per_s != 0)
-            for (uint32_t device = 0; device < of.devices(); ++device)
-                if (of.device_server[device] == server)
-                    of.device_load_bytes_per_s[device] = static_cast<double>(said.bytes_per_s);
-        if (said.pair_ns == 0) continue;
-        for (uint32_t device = 0; device < of.devices(); ++device)
-            if (of.device_server[device] == server)
+        for (uint32_t device = 0; device < of.devices(); ++device) {
+            if (of.device_server[device] != server) continue;
+            if (said.bytes_per_s != 0)
+                of.device_load_bytes_per_s[device] = static_cast<double>(said.bytes_per_s);
+            if (said.pair_ns != 0)
                 of.device_call_s[device] = of.device_token_s[device] =
                     static_cast<double>(said.pair_ns) / 1e9;
+        }
+        if (said.pair_ns == 0) continue;
         calls += {1, said.pair_ns + (trips == 0 ? 0 : trips_ns / trips), 1};
     }
     all_->set_calls(calls);
