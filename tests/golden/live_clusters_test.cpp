@@ -21,6 +21,7 @@
 #include "tests/skip.h"
 #include "tests/unit/etcd_fake.h"
 #include "tests/unit/etcd_members.h"
+#include "tests/unit/prism_stage.h"
 #include "tests/unit/toy_machine.h"
 
 namespace live_clusters_test {
@@ -82,18 +83,6 @@ scene scene_of(const model &of, uint32_t slots) {
     return made;
 }
 
-std::unique_ptr<placement_stage> prism_for(const scene &of) {
-    static registry policies;  // outlives what is made of it
-    if (policies.policies().empty()) {
-        const std::filesystem::path paths[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /
-                                               "plugins/placement/prism.so"};
-        REQUIRE(policies.scan(paths).ok());
-    }
-    auto opened = placement_stage::open({"prism", "live_clusters_test:1", {}}, policies, of, 1);
-    REQUIRE(opened.ok());
-    return std::move(*opened);
-}
-
 // What the cases need of a cluster.
 class served_cluster {
 public:
@@ -119,7 +108,7 @@ public:
     emulated(const scene &of, const holders &first)
         : scene_(of),
           all_(scene_, {}, {}),
-          policy_(prism_for(of)),
+          policy_(prism_stage(policies_, of)),
           balance_(scene_, all_, policy_.get(), plan_of_copies(first), config_) {
         for (const moorage_copy &one : balance_.copies()) all_.put(one);
         all_.watch(&balance_);
@@ -166,6 +155,7 @@ private:
     const cluster_config config_ = asked_alone();
     scene scene_;
     cluster_emulator all_;
+    registry policies_;  // before what is made of it
     std::unique_ptr<placement_stage> policy_;
     rebalancer balance_;
 };
@@ -191,8 +181,8 @@ public:
         }
         cluster_config config;
         config.interval_s = 0;
-        leader_ = std::make_unique<plan_leader>(of, prism_for(of), config, plan_, ends_[0].desk,
-                                                ends_[0].board, nullptr);
+        leader_ = std::make_unique<plan_leader>(of, prism_stage(policies_, of), config, plan_,
+                                                ends_[0].desk, ends_[0].board, nullptr);
         for (end &one : ends_) one.follows->begin();
         leader_->begin();
         // A plan is in force, and everybody goes by it.
@@ -271,6 +261,7 @@ private:
     loop_hub hub_;
     std::unique_ptr<cluster_registry> asks_;
     std::deque<end> ends_;
+    registry policies_;  // before what is made of it
     std::unique_ptr<plan_leader> leader_;
     uint32_t wishes_ = 0;
 };

@@ -54,11 +54,36 @@ bool has(const std::string &text, const char *part) { return text.find(part) != 
 
 // A node that listens as node-a.
 struct listening : wire_host {
-    explicit listening(const moorage_wire_limits &limits = wire_limits()) : wire_host(tls("a")) {
+    explicit listening(const moorage_wire_limits &limits = wire_limits(),
+                       const settings &given = tls("a"))
+        : wire_host(given) {
         REQUIRE(open(limits).ok());
         REQUIRE(listen().ok());
     }
 };
+
+// One that calls node-a at its address.
+struct calling : wire_host {
+    calling(const std::string &at, const settings &given) : wire_host(given) {
+        REQUIRE(open().ok());
+        REQUIRE(connect(at, number, "node-a").ok());
+    }
+    uint64_t number = 0;
+};
+
+// What `a` says of `b`, whom it does not take.
+std::string turned_away(wire_host &a, wire_host &b) {
+    const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY, &b);
+    CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
+    return told.words;
+}
+
+// node-a's, with a list of who is revoked.
+settings with_revoked(const std::string &list) {
+    settings made = tls("a");
+    made.push_back({"revoked", files().file(list), "a test"});
+    return made;
+}
 
 // OpenSSL as a client, with or without a certificate.
 class bare_client {
@@ -139,15 +164,11 @@ TEST_CASE("whom the authority does not vouch for takes no part, and both sides h
     for (const auto &[who, words] : cases) {
         const std::string name = who;
         CAPTURE(name);
-        wire_host b(tls(name));
-        REQUIRE(b.open().ok());
-        uint64_t number = 0;
-        REQUIRE(b.connect(a.address, number, "node-a").ok());
-        const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY, &b);
-        CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
-        CHECK_MESSAGE(has(told.words, words), told.words);
+        calling b(a.address, tls(name));
+        const std::string told = turned_away(a, b);
+        CHECK_MESSAGE(has(told, words), told);
         const wire_heard closed = b.await(MOORAGE_WIRE_CLOSED, &a);
-        CHECK(closed.event.connection == number);
+        CHECK(closed.event.connection == b.number);
         CHECK(!closed.words.empty());
     }
     // A server whom the client's authority does not know.
@@ -165,35 +186,18 @@ TEST_CASE("who is revoked takes no part, and nobody does by a list that is out o
     files().write("gone", gone);
     write_revoked(files().file("revoked.crl"), files().authority, {gone});
     write_revoked(files().file("old.crl"), files().authority, {}, -60);
-    const auto turned_away = [](const char *who, const char *list) {
-        settings given = tls("a");
-        given.push_back({"revoked", files().file(list), "a test"});
-        wire_host a(given);
-        REQUIRE(a.open().ok());
-        REQUIRE(a.listen().ok());
-        wire_host b(tls(who));
-        REQUIRE(b.open().ok());
-        uint64_t number = 0;
-        REQUIRE(b.connect(a.address, number, "node-a").ok());
-        const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY, &b);
-        CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
-        return told.words;
+    const auto words_of = [](const char *who, const char *list) {
+        listening a(wire_limits(), with_revoked(list));
+        calling b(a.address, tls(who));
+        return turned_away(a, b);
     };
-    CHECK(has(turned_away("gone", "revoked.crl"), "revoked"));
-    CHECK(has(turned_away("b", "old.crl"), "CRL has expired"));
-    settings given = tls("a");
-    given.push_back({"revoked", files().file("revoked.crl"), "a test"});
-    wire_host a(given), b(tls("b"));
-    REQUIRE(a.open().ok());
-    REQUIRE(a.listen().ok());
-    REQUIRE(b.open().ok());
-    uint64_t number = 0;
-    REQUIRE(b.connect(a.address, number, "node-a").ok());
-    CHECK(b.await(MOORAGE_WIRE_CONNECTED, &a).event.connection == number);
+    CHECK(has(words_of("gone", "revoked.crl"), "revoked"));
+    CHECK(has(words_of("b", "old.crl"), "CRL has expired"));
+    listening a(wire_limits(), with_revoked("revoked.crl"));
+    calling b(a.address, tls("b"));
+    CHECK(b.await(MOORAGE_WIRE_CONNECTED, &a).event.connection == b.number);
     for (const char *file : {"a.pem", "missing.crl"}) {
-        settings wrong = tls("a");
-        wrong.push_back({"revoked", files().file(file), "a test"});
-        wire_host at(wrong);
+        wire_host at(with_revoked(file));
         const auto refused = at.open();
         REQUIRE(!refused.ok());
         CHECK(has(refused.failure().text, "revoked"));

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/json.h"
+#include "tests/unit/prism_stage.h"
 #include "tests/unit/small_scene.h"
 
 namespace plan_leader_test {
@@ -32,17 +33,12 @@ node_plan plan_of_two() {
 class led {
 public:
     explicit led(uint64_t bytes_per_s, double interval_s) : plan_(plan_of_two()) {
-        const std::filesystem::path paths[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /
-                                               "plugins/placement/prism.so"};
-        REQUIRE(policies_.scan(paths).ok());
         scene of = small_scene();
         of.cluster.device_load_bytes_per_s.assign(3, 1e9);
-        auto policy = placement_stage::open({"prism", "test.toml:1", {}}, policies_, of, 1);
-        REQUIRE(policy.ok());
         cluster_config config;
         config.interval_s = interval_s;
-        leader_ = std::make_unique<plan_leader>(of, std::move(*policy), config, plan_, desk_,
-                                                board_, nullptr);
+        leader_ = std::make_unique<plan_leader>(of, prism_stage(policies_, of), config, plan_,
+                                                desk_, board_, nullptr);
         plan_record first = record_of(plan_);
         first.epoch = 1;
         REQUIRE(board_.post(first));

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/placement/plan.h"
+#include "tests/unit/prism_stage.h"
 #include "tests/unit/small_scene.h"
 
 namespace rebalancer_test {
@@ -62,12 +63,7 @@ public:
 
 struct bench {
     bench() {
-        const auto library = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/placement";
-        const std::filesystem::path paths[] = {library / "prism.so"};
-        REQUIRE(policies.scan(paths).ok());
-        auto opened = placement_stage::open({"prism", "test.toml:1", {}}, policies, of, 1);
-        REQUIRE(opened.ok());
-        policy = std::move(*opened);
+        policy = prism_stage(policies, of);
         config.interval_s = 300;
         config.window_s = 600;
         // East has room for three of four experts; it is given those that it asks for least.

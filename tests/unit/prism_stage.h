@@ -1,0 +1,26 @@
+// prism_stage.h - placement policy prism at work, for tests of who changes plans.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "core/host/registry.h"
+#include "core/placement/placement_stage.h"
+
+namespace moorage::test {
+
+// `policies` is empty and outlives the answer.
+inline std::unique_ptr<core::placement_stage> prism_stage(core::registry &policies,
+                                                          const core::scene &of) {
+    const std::filesystem::path paths[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /
+                                           "plugins/placement/prism.so"};
+    REQUIRE(policies.scan(paths).ok());
+    auto opened = core::placement_stage::open({"prism", "test.toml:1", {}}, policies, of, 1);
+    REQUIRE(opened.ok());
+    return std::move(*opened);
+}
+
+}  // namespace moorage::test
