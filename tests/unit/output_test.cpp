@@ -19,6 +19,7 @@
 #include "core/base/partial_files.h"
 #include "core/base/visible.h"
 #include "core/source/trace_write.h"
+#include "tests/sanitizers.h"
 
 namespace output_test {
 
@@ -246,6 +247,22 @@ TEST_CASE("a conversion beyond the limit on files says so, and can be asked for 
         on.run({"model", "convert", home + "/configs/demo", "--format", "bf16", "--out", "made"});
     CHECK(again.code == 0);
     CHECK(std::filesystem::exists(on.file("made/model.safetensors")));
+}
+
+TEST_CASE("a thread that cannot be started is told, with what forbids it") {
+    if (moorage::test::sanitized) return;  // their own memory is beyond any limit
+    const program on;
+    const int errors = ::open(on.file("errors").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    const pid_t child =
+        on.start({"generate", home + "/configs/demo", "--prompt", "a", "--max-tokens", "2", "--set",
+                  "run.threads=4"},
+                 errors, errors, {"/bin/sh", "-c", "ulimit -d 8000; exec \"$@\"", "sh"});
+    CHECK(program::wait(child) == 1);
+    ::close(errors);
+    const std::string said = on.read("errors");
+    CAPTURE(said);
+    CHECK(said.find("one more thread could not be started; limits of this process: ulimit -u") !=
+          std::string::npos);
 }
 
 TEST_CASE("what others wrote is shown, not obeyed") {

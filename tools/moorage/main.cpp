@@ -3,13 +3,16 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/partial_files.h"
+#include "core/base/text.h"
 #include "core/host/ending.h"
 #include "core/host/supervise.h"
 #include "tools/moorage/command.h"
@@ -33,9 +36,20 @@ constexpr command (*servers[])(parser &) = {install_node, install_load};
 // The options by which commands name what they write.
 constexpr const char *outputs[] = {"--json", "--html", "--timeline", "--out"};
 
+// What this process was not given: memory, or a thread.
+int refused(const char *what, const char *limits) {
+    return fail(
+        {core::format("{}; limits of this process: {} (`ulimit -a` shows them)", what, limits)});
+}
+
 int guarded(const command &action) {
     try {
         return finish_output(action());
+    } catch (const std::bad_alloc &) {
+        return refused("not enough memory", "ulimit -v, -d");
+    } catch (const std::system_error &error) {
+        if (error.code() != std::errc::resource_unavailable_try_again) return fail({error.what()});
+        return refused("one more thread could not be started", "ulimit -u, -v, -d");
     } catch (const std::exception &error) {
         return fail({error.what()});
     }
