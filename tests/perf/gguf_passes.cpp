@@ -11,8 +11,10 @@
 // TOKENS further ones, bytes of weights read for each of those, bytes per second that this machine
 // reads memory at just then. words prints how many the vocabulary has. errors reads prompts of
 // LENGTH ids from a file and prints how far fast arithmetic and the logits that llama_logits wrote
-// are from exact arithmetic (as tests/golden/quantised_test does), and after how many of the
-// prompts the TOKENS likeliest tokens are those of exact arithmetic.
+// are from exact arithmetic (as tests/golden/quantised_test does), after how many of the prompts
+// the TOKENS likeliest tokens of either are those of exact arithmetic, after how many they are the
+// same in both, and by how much, at most, a token that parts from exact arithmetic's is less likely
+// in it.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -23,6 +25,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -275,11 +278,13 @@ public:
         (*pass_)(prompt_pass(prompt, 0, 0, true));
         return compute_->logits();
     }
-    // After the prompt that was read last.
-    std::vector<int32_t> likeliest(uint32_t position, uint32_t count, uint32_t vocabulary) {
+    // After the prompt that was read last; `rows`, where not null, gets the logits of each.
+    std::vector<int32_t> likeliest(uint32_t position, uint32_t count, uint32_t vocabulary,
+                                   std::vector<float> *rows = nullptr) {
         std::vector<int32_t> ids;
         while (ids.size() < count) {
             const std::span row = compute_->logits().last(vocabulary);
+            if (rows) rows->insert(rows->end(), row.begin(), row.end());
             ids.push_back(static_cast<int32_t>(std::ranges::max_element(row) - row.begin()));
             (*pass_)(prompt_pass(std::span(ids).last(1), 0, position++, true));
         }
@@ -305,6 +310,26 @@ int words(char **given) {
     return 0;
 }
 
+// How texts keep to that of exact arithmetic.
+struct kept_texts {
+    uint32_t same = 0;
+    // Where others part from it: by how much their token is less likely there in exact arithmetic,
+    // in standard deviations of the logits; the most.
+    double parted_by_max = 0;
+    void add(const std::vector<int32_t> &text, const std::vector<int32_t> &exact,
+             std::span<const float> rows) {
+        const auto at = static_cast<size_t>(std::ranges::mismatch(text, exact).in1 - text.begin());
+        if (at == text.size()) return void(++same);
+        const std::span row =
+            rows.subspan(at * (rows.size() / text.size()), rows.size() / text.size());
+        const double mean = std::accumulate(row.begin(), row.end(), 0.0) / row.size();
+        double squares = 0;
+        for (const float one : row) squares += (one - mean) * (one - mean);
+        const double gap = row[static_cast<size_t>(exact[at])] - row[static_cast<size_t>(text[at])];
+        parted_by_max = std::max(parted_by_max, gap / std::sqrt(squares / row.size()));
+    }
+};
+
 int errors(char **given) {
     const auto opened = open_model(given[0]);
     if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
@@ -323,19 +348,24 @@ int errors(char **given) {
     std::vector<float> theirs(size_t{length} * vocabulary_of);
     std::vector<int32_t> text(tokens);
     double own = 0, library = 0;
-    uint32_t own_texts = 0, library_texts = 0, count = 0;
+    kept_texts own_texts, library_texts;
+    uint32_t alike = 0, count = 0;
     for (; read_all(prompts, ids); ++count) {
         if (!read_all(file, theirs) || !read_all(file, text))
             return std::fprintf(stderr, "%s: too short\n", given[4]), 1;
         const std::span reference = exact->logits_of(ids);
         own += moorage::test::squared_error(fast->logits_of(ids), reference);
         library += moorage::test::squared_error(theirs, reference);
-        const auto expected = exact->likeliest(length, tokens, vocabulary_of);
-        own_texts += fast->likeliest(length, tokens, vocabulary_of) == expected;
-        library_texts += text == expected;
+        std::vector<float> rows;
+        const auto expected = exact->likeliest(length, tokens, vocabulary_of, &rows);
+        const auto kept = fast->likeliest(length, tokens, vocabulary_of);
+        own_texts.add(kept, expected, rows);
+        library_texts.add(text, expected, rows);
+        alike += kept == text;
     }
-    std::printf("%.6f %.6f %u %u\n", std::sqrt(own / count), std::sqrt(library / count), own_texts,
-                library_texts);
+    std::printf("%.6f %.6f %u %u %u %.6f %.6f\n", std::sqrt(own / count),
+                std::sqrt(library / count), own_texts.same, library_texts.same, alike,
+                own_texts.parted_by_max, library_texts.parted_by_max);
     return 0;
 }
 
