@@ -32,6 +32,15 @@ std::string real_text(double value) {
     return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+// Whether this processor has it, as far as policies want it.
+bool has_avx512() {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
+#else
+    return false;
+#endif
+}
+
 // Which vectors a policy uses changes nothing that it decides: those that this processor lacks are
 // left to it.
 std::string there(const std::string &choice) {
@@ -68,14 +77,6 @@ std::string value_of(random_stream &draws, const moorage_param &p) {
 }
 
 }  // namespace
-
-bool has_avx512() {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
-#else
-    return false;
-#endif
-}
 
 config_maker::config_maker(const core::registry &known, std::filesystem::path demo)
     : known_(known), demo_(std::move(demo)) {

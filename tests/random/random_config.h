@@ -13,9 +13,6 @@
 
 namespace moorage::random {
 
-// Whether this processor has it, as far as policies and kernels want it.
-bool has_avx512();
-
 // Draws over the policies of a registry; one named `anything_...` comes more often. Its traces and
 // profiles are files, gone with it.
 class config_maker {
