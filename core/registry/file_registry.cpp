@@ -181,9 +181,9 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
                 return true;
             }
         }
-        const uint64_t now_ns = steady_ns();
-        if (now_ns >= end_ns) return false;
-        std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(look_ns, end_ns - now_ns)));
+        const uint64_t now_ns = steady_ns(), left_ns = end_ns > now_ns ? end_ns - now_ns : 0;
+        std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(look_ns, left_ns)));
+        if (left_ns <= look_ns) return false;  // the next turn begins with a look
     }
 }
 
