@@ -267,8 +267,9 @@ class Cluster:
 
     def kill(self, name, what=signal.SIGKILL):
         node = self.nodes.pop(name)
-        os.kill(node.pid, signal.SIGCONT)
-        os.kill(node.pid, what)
+        if node.poll() is None:  # else it has ended by itself
+            os.kill(node.pid, signal.SIGCONT)
+            os.kill(node.pid, what)
         return node.wait()
 
     def rss_kib(self, name):

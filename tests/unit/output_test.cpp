@@ -20,6 +20,7 @@
 #include "core/base/visible.h"
 #include "core/source/trace_write.h"
 #include "tests/sanitizers.h"
+#include "tests/skip.h"
 
 namespace output_test {
 
@@ -250,7 +251,8 @@ TEST_CASE("a conversion beyond the limit on files says so, and can be asked for 
 }
 
 TEST_CASE("a thread that cannot be started is told, with what forbids it") {
-    if (moorage::test::sanitized) return;  // their own memory is beyond any limit
+    if (moorage::test::sanitized)
+        return moorage::test::skip("sanitizers take more memory than any limit");
     const program on;
     const int errors = ::open(on.file("errors").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     const pid_t child =
