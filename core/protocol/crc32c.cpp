@@ -1,4 +1,6 @@
 // crc32c.cpp - by the processor's own instruction, or by a table.
+// Stretches side by side: Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
+// Instruction", Intel 2011.
 #include "core/protocol/crc32c.h"
 
 #include <array>
@@ -22,17 +24,50 @@ constexpr std::array<uint32_t, 256> make_table() {
 constexpr std::array<uint32_t, 256> table = make_table();
 
 #if defined(__x86_64__)
-// Three stretches at once would be three times as fast; a frame of a token is 8 KiB, 1 us.
+// The instruction takes three cycles, and one can begin in each: three stretches go side by side. A
+// stretch's sum is moved over the stretch behind it, which is as many zeros to it.
+constexpr size_t stretch_bytes = 512;
+
+// What a sum becomes over a stretch of zeros, by each of its four bytes: the sum is linear in them.
+using moves = std::array<std::array<uint32_t, 256>, 4>;
+constexpr moves make_moves() {
+    moves all{};
+    for (uint32_t bit = 0; bit < 32; ++bit) {
+        uint32_t sum = uint32_t{1} << bit;
+        for (size_t i = 0; i < stretch_bytes; ++i) sum = sum >> 8 ^ table[sum & 0xff];
+        for (uint32_t value = 0; value < 256; ++value)
+            if (value >> bit % 8 & 1) all[bit / 8][value] ^= sum;
+    }
+    return all;
+}
+constexpr moves over_stretch = make_moves();
+
+uint64_t moved(uint64_t sum) {
+    return over_stretch[0][sum & 0xff] ^ over_stretch[1][sum >> 8 & 0xff] ^
+           over_stretch[2][sum >> 16 & 0xff] ^ over_stretch[3][sum >> 24 & 0xff];
+}
+
+uint64_t word_at(const std::byte *at) {
+    uint64_t word;
+    std::memcpy(&word, at, sizeof(word));
+    return word;
+}
+
 [[gnu::target("sse4.2")]] uint32_t by_instruction(std::span<const std::byte> bytes,
                                                   uint32_t before) {
     uint64_t sum = ~before;
     const std::byte *at = bytes.data();
     size_t left = bytes.size();
-    for (; left >= 8; left -= 8, at += 8) {
-        uint64_t word;
-        std::memcpy(&word, at, sizeof(word));
-        sum = __builtin_ia32_crc32di(sum, word);
+    for (; left >= 3 * stretch_bytes; left -= 3 * stretch_bytes, at += 3 * stretch_bytes) {
+        uint64_t second = 0, third = 0;
+        for (size_t i = 0; i < stretch_bytes; i += 8) {
+            sum = __builtin_ia32_crc32di(sum, word_at(at + i));
+            second = __builtin_ia32_crc32di(second, word_at(at + stretch_bytes + i));
+            third = __builtin_ia32_crc32di(third, word_at(at + 2 * stretch_bytes + i));
+        }
+        sum = moved(moved(sum) ^ second) ^ third;
     }
+    for (; left >= 8; left -= 8, at += 8) sum = __builtin_ia32_crc32di(sum, word_at(at));
     auto narrow = static_cast<uint32_t>(sum);
     for (; left != 0; --left, ++at)
         narrow = __builtin_ia32_crc32qi(narrow, std::to_integer<uint8_t>(*at));

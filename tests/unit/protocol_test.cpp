@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,16 @@ TEST_CASE("checksums are those of RFC 3720, B.4") {
     for (size_t cut = 0; cut <= rising.size(); ++cut)
         CHECK(crc32c(std::span(rising).subspan(cut), crc32c(std::span(rising).first(cut))) ==
               0x46dd794eu);
+    std::mt19937 draw(7);
+    bytes drawn(40'000);
+    for (std::byte &one : drawn) one = static_cast<std::byte>(draw());
+    for (const size_t length : {511, 512, 1535, 1536, 1537, 3071, 3072, 8284, 40'000}) {
+        CAPTURE(length);
+        sum(bytes(drawn.begin(), drawn.begin() + static_cast<ptrdiff_t>(length)));
+        const size_t cut = draw() % length;
+        const auto of = std::span(drawn).first(length);
+        CHECK(crc32c(of.subspan(cut), crc32c(of.first(cut))) == crc32c_by_table(of));
+    }
 }
 
 TEST_CASE("a ping, byte by byte") {
