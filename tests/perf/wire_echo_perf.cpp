@@ -39,12 +39,17 @@ using core::settings;
     std::exit(1);
 }
 
+// To one of the processors that the program was given, which its children know too.
 void pin(int wanted) {
+    static const std::vector<int> there = [] {
+        cpu_set_t given;
+        sched_getaffinity(0, sizeof(given), &given);
+        std::vector<int> each;
+        for (int i = 0; i < CPU_SETSIZE; ++i)
+            if (CPU_ISSET(i, &given)) each.push_back(i);
+        return each;
+    }();
     cpu_set_t all;
-    sched_getaffinity(0, sizeof(all), &all);
-    std::vector<int> there;
-    for (int i = 0; i < CPU_SETSIZE; ++i)
-        if (CPU_ISSET(i, &all)) there.push_back(i);
     CPU_ZERO(&all);
     CPU_SET(there[static_cast<size_t>(wanted) % there.size()], &all);
     sched_setaffinity(0, sizeof(all), &all);
