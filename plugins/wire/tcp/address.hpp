@@ -67,12 +67,15 @@ public:
         std::erase_if(asked_, [](const auto &old) { return old.expired(); });
         asked_.push_back(one);
         std::thread([one, of, told = std::move(told)]() mutable {
-            std::string why_not;
-            std::vector<tcp::endpoint> found = resolve(of, why_not);
-            const std::lock_guard lock(one->guard);
-            if (!one->io) return;
-            asio::post(*one->io, [told = std::move(told), found = std::move(found),
-                                  why_not = std::move(why_not)] { told(found, why_not); });
+            try {
+                std::string why_not;
+                std::vector<tcp::endpoint> found = resolve(of, why_not);
+                const std::lock_guard lock(one->guard);
+                if (!one->io) return;
+                asio::post(*one->io, [told = std::move(told), found = std::move(found),
+                                      why_not = std::move(why_not)] { told(found, why_not); });
+            } catch (const std::bad_alloc &) {  // whoever asked has a deadline
+            }
         }).detach();
     }
     void forget() {
@@ -94,6 +97,7 @@ private:
         wanted.ai_socktype = SOCK_STREAM;
         std::vector<tcp::endpoint> found;
         const int failed = ::getaddrinfo(of.host.c_str(), nullptr, &wanted, &list);
+        const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> kept(list, ::freeaddrinfo);
         if (failed != 0) why_not = ::gai_strerror(failed);
         for (const addrinfo *at = list; at; at = at->ai_next) {
             tcp::endpoint one;
@@ -103,7 +107,6 @@ private:
             one.port(of.port);
             found.push_back(one);
         }
-        if (list) ::freeaddrinfo(list);
         return found;
     }
 

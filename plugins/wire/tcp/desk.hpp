@@ -12,6 +12,7 @@
 
 #include "inbox.hpp"
 #include "numbers.hpp"
+#include "shortage.hpp"
 #include "tls.hpp"
 
 namespace tcp_wire {
@@ -35,7 +36,10 @@ struct texts {
 
 class event_queue {
 public:
-    void add(const moorage_wire_event &event) { waiting_.push_back({event, nullptr}); }
+    event_queue() { shown_.reserve(shown_max); }
+    moorage_wire_event &add(const moorage_wire_event &event) {
+        return waiting_.emplace_back(item{event, nullptr}).event;
+    }
     void add(const moorage_wire_event &event, texts with) {
         waiting_.push_back({event, std::make_unique<texts>(std::move(with))});
     }
@@ -59,6 +63,7 @@ public:
         uint32_t count = 0;
         for (; count < out.size() && !waiting_.empty(); ++count) {
             item &first = waiting_.front();
+            if (first.with && shown_.size() == shown_max) break;
             out[count] = first.event;
             static const texts none;
             const texts &with = first.with ? *first.with : none;
@@ -78,6 +83,7 @@ private:
         moorage_wire_event event;
         std::unique_ptr<texts> with;
     };
+    static constexpr size_t shown_max = 64;  // whose memory is there from the begin
     std::deque<item> waiting_;
     std::vector<std::unique_ptr<texts>> shown_;
 };
@@ -89,6 +95,7 @@ struct desk {
     moorage_wire_limits limits{};
     std::optional<tls_context> tls;
     event_queue events;
+    shortage short_of_memory;
     numbered<block *, 2> lent;
     std::vector<std::weak_ptr<session>> starved;  // whose inbox was full
     asio::io_context io{1};

@@ -19,27 +19,26 @@ public:
     virtual lookups &names() = 0;
 };
 
-class dial final : public keeper, public std::enable_shared_from_this<dial> {
+class dial final : public keeper, public worker, public std::enable_shared_from_this<dial> {
 public:
     static constexpr size_t attempts_max = 16;
 
-    dial(desk &with, exchange &by, uint64_t number, int32_t channel, std::string identity)
-        : number(number),
-          channel(channel),
+    dial(desk &with, exchange &by, int32_t channel, std::string identity)
+        : channel(channel),
           desk_(with),
           exchange_(by),
           identity_(std::move(identity)),
           deadline_(with.io),
           stagger_(with.io) {}
 
-    const uint64_t number;
+    uint64_t number = 0;  // that the exchange gives it
     const int32_t channel;
 
     void begin(const std::vector<address> &targets) {
         const auto self = shared_from_this();
         deadline_.expires_after(duration_of(desk_.limits.connect_ns));
         deadline_.async_wait([self](failure stopped) {
-            if (!stopped) self->too_late();
+            if (!stopped) self->guard([&] { self->too_late(); });
         });
         for (const address &one : targets) {
             if (one.numeric) {
@@ -51,7 +50,8 @@ public:
                 desk_.io, one,
                 [weak = weak_from_this(), name = one.text()](
                     const std::vector<tcp::endpoint> &found, const std::string &why_not) {
-                    if (const auto there = weak.lock()) there->looked_up(name, found, why_not);
+                    const auto there = weak.lock();
+                    if (there) there->guard([&] { there->looked_up(name, found, why_not); });
                 });
         }
         next();
@@ -65,6 +65,11 @@ public:
         for (const auto &one : sessions_) one->drop();
         connecting_.clear(), sessions_.clear(), waiting_.clear();
         chosen_ = nullptr;
+    }
+    void out_of_memory() override {
+        if (over_) return;
+        reason_ = MOORAGE_WIRE_LOST, words_ = "no memory";
+        give_up();
     }
 
     void secured(session &one) override {
@@ -89,11 +94,15 @@ public:
         if (chosen_ == &one) chosen_ = nullptr;
         const auto kept = one.shared_from_this();
         std::erase(sessions_, kept);
-        asio::post(desk_.io, [self = shared_from_this()] { self->go_on(); });
+        asio::post(desk_.io, [self = shared_from_this()] { self->guard([&] { self->go_on(); }); });
     }
     void over(session &) override {}  // a session that failed, which has been told of
 
 private:
+    template <class Work>
+    void guard(Work &&work) {
+        if (!short_of_memory()) desk_.short_of_memory.guard(shared_from_this(), work);
+    }
     void next() {
         if (over_ || chosen_) return;
         if (waiting_.empty()) return give_up_if_done();
@@ -105,7 +114,7 @@ private:
         }
         stagger_.expires_after(std::chrono::milliseconds(25));
         stagger_.async_wait([self = shared_from_this()](failure stopped) {
-            if (!stopped && !self->waiting_.empty()) self->next();
+            if (!stopped && !self->waiting_.empty()) self->guard([&] { self->next(); });
         });
         attempt(to);
     }
@@ -120,16 +129,17 @@ private:
         connecting_.push_back(socket);
         socket->async_connect(to, [self = shared_from_this(), socket, to](failure refused) {
             std::erase(self->connecting_, socket);
-            if (self->over_) return;
-            if (refused) {
-                self->note(text_of(to), MOORAGE_WIRE_UNREACHABLE, refused.message());
-                return self->go_on();
-            }
-            const auto made =
-                std::make_shared<session>(self->desk_, std::move(*socket), /*client=*/true, *self);
-            self->sessions_.push_back(made);
-            made->begin(duration_of(self->desk_.limits.connect_ns));
+            if (!self->over_) self->guard([&] { self->attempted(to, *socket, refused); });
         });
+    }
+    void attempted(const tcp::endpoint &to, tcp::socket &by, failure refused) {
+        if (refused) {
+            note(text_of(to), MOORAGE_WIRE_UNREACHABLE, refused.message());
+            return go_on();
+        }
+        const auto made = std::make_shared<session>(desk_, std::move(by), /*client=*/true, *this);
+        sessions_.push_back(made);
+        made->guard([&] { made->begin(duration_of(desk_.limits.connect_ns)); });
     }
     void choose(session &one) {
         chosen_ = &one;
@@ -177,8 +187,8 @@ private:
     }
     void give_up() {
         const auto self = shared_from_this();
-        drop();
         exchange_.gave_up(*this, reason_, words_);
+        drop();
     }
 
     desk &desk_;

@@ -14,18 +14,30 @@
 
 namespace tcp_wire {
 
-struct listener {
-    listener(asio::io_context &io, uint64_t number) : number(number), acceptor(io), pause(io) {}
-    const uint64_t number;
+class engine;
+
+struct listener final : worker, std::enable_shared_from_this<listener> {
+    listener(asio::io_context &io, engine &of) : of(of), acceptor(io), pause(io) {}
+    void out_of_memory() override;
+    engine &of;
+    uint64_t number = 0;
     tcp::acceptor acceptor;
     asio::steady_timer pause;
+};
+
+// Looks four times within `silence_ms` for connections where nothing is acknowledged.
+struct watch final : worker {
+    watch(asio::io_context &io, engine &of) : of(of), timer(io) {}
+    void out_of_memory() override;
+    engine &of;
+    asio::steady_timer timer;
 };
 
 class engine final : public exchange {
 public:
     // Throws std::invalid_argument where limits or certificates cannot be used.
     engine(const settings &set, const moorage_wire_limits &limits)
-        : silence_(desk_.io), beginnings_(limits) {
+        : silence_(std::make_shared<watch>(desk_.io, *this)), beginnings_(limits) {
         check(limits);
         desk_.set = set, desk_.limits = limits;
         if (set.tls) desk_.tls.emplace(set.certificate, set.key, set.ca, set.revoked);
@@ -33,7 +45,7 @@ public:
     }
     ~engine() override {
         names_.forget();
-        silence_.cancel();
+        silence_->timer.cancel();
         entries_.each([](entry &one) {
             if (auto *a = std::get_if<std::shared_ptr<session>>(&one)) (*a)->drop();
             if (auto *b = std::get_if<std::shared_ptr<dial>>(&one)) (*b)->drop();
@@ -41,14 +53,16 @@ public:
         });
         for (const auto &one : handshakes_) one->drop();
         desk_.lent.each([](block *&one) { inbox::release(one); });
+        desk_.short_of_memory.clear();
     }
 
     uint64_t listen(std::string_view text, std::string &bound);
     uint64_t connect(const moorage::wire_target &target);
     uint32_t send(uint64_t to, std::span<const moorage_wire_part> parts, uint64_t user,
                   std::string &refused) {
-        const auto one = find(to);
-        return one ? one->send(parts, user, refused) : uint32_t{MOORAGE_WIRE_GONE};
+        uint32_t done = MOORAGE_WIRE_GONE;
+        if (const auto one = find(to)) one->guard([&] { done = one->send(parts, user, refused); });
+        return done;
     }
     uint32_t poll(std::span<moorage_wire_event> out, uint64_t wait_ns) {
         desk_.events.forget_shown();
@@ -56,18 +70,18 @@ public:
         return desk_.events.take(out);
     }
     void wake() {
-        if (!woken_.exchange(true)) asio::post(desk_.io, [] {});
+        if (woken_.exchange(true)) return;
+        try {
+            asio::post(desk_.io, [] {});
+        } catch (const std::bad_alloc &) {  // it sees `woken_` when it has slept
+        }
     }
     void release(uint64_t message) {
         block **one = desk_.lent.find(message);
         if (!one) return;
         block *in = *one;
         desk_.lent.remove(message);
-        if (!inbox::release(in) || desk_.starved.empty()) return;
-        asio::post(desk_.io, [this] {
-            for (const auto &weak : std::exchange(desk_.starved, {}))
-                if (const auto there = weak.lock()) there->resume();
-        });
+        if (inbox::release(in)) resumed_ = true;
     }
     void close(uint64_t number, bool at_once);
     void pace(uint64_t connection, uint64_t bytes_per_s) {
@@ -97,7 +111,12 @@ private:
         return open ? *open : nullptr;
     }
     void move(uint64_t wait_ns);
+    bool turn();
+    friend listener;
+    friend watch;
     void accept(const std::shared_ptr<listener> &at);
+    void take(const std::shared_ptr<listener> &at);
+    void pause(const std::shared_ptr<listener> &at);
     void welcome(listener &at, tcp::socket socket);
     void tell_connected(int32_t kind, uint64_t listener, int32_t channel, session &one,
                         uint64_t send_bytes_max);
@@ -108,11 +127,12 @@ private:
         one.pause.cancel();
     }
     void watch_silence();
+    void look_for_silence();
 
     desk desk_;
     lookups names_;
     asio::executor_work_guard<asio::io_context::executor_type> working_{desk_.io.get_executor()};
-    asio::steady_timer silence_;
+    const std::shared_ptr<watch> silence_;
     numbered<entry, 1> entries_;
     struct handshake {
         std::shared_ptr<session> with;
@@ -122,6 +142,7 @@ private:
     std::vector<handshake> handshakes_;  // of others, under way
     size_t open_ = 0;                    // connections and dials, without listeners
     wire::handshake_limits beginnings_;
+    bool resumed_ = false;  // memory was released that connections wait for
     std::atomic<bool> woken_{false};
 };
 
@@ -156,25 +177,24 @@ inline uint64_t engine::listen(std::string_view text, std::string &bound) {
             "address " + at.text() +
             " is reached from other machines, and security is \"none\"; set security = \"tls\", or "
             "open_network = true where everybody on the network is trusted");
-    const uint64_t number = entries_.add({});
-    const auto made = std::make_shared<listener>(desk_.io, number);
+    const auto made = std::make_shared<listener>(desk_.io, *this);
     failure refused;
     const tcp::endpoint where = at.endpoints()[0];
     made->acceptor.open(where.protocol(), refused);
     if (!refused) made->acceptor.set_option(tcp::acceptor::reuse_address(true), refused);
     if (!refused) made->acceptor.bind(where, refused);
     if (!refused) made->acceptor.listen(asio::socket_base::max_listen_connections, refused);
+    if (!refused) made->acceptor.non_blocking(true, refused);
     if (refused) {
-        entries_.remove(number);
         const bool taken = refused == asio::error::address_in_use;
         throw std::invalid_argument(
             "cannot listen on " + at.text() + ": " + refused.message() +
             (taken ? "; stop who has it (ss -ltnp names them), or give another address" : ""));
     }
     bound = text_of(made->acceptor.local_endpoint(refused));
-    *entries_.find(number) = made;
-    accept(made);
-    return number;
+    made->number = entries_.add(made);
+    desk_.short_of_memory.guard(made, [&] { accept(made); });
+    return made->number;
 }
 
 inline uint64_t engine::connect(const moorage::wire_target &target) {
@@ -190,62 +210,98 @@ inline uint64_t engine::connect(const moorage::wire_target &target) {
     if (open_ + handshakes_.size() >= desk_.limits.connections_max)
         throw std::invalid_argument(std::to_string(desk_.limits.connections_max) +
                                     " connections are there, the most it has");
-    const uint64_t number = entries_.add({});
-    const auto made = std::make_shared<dial>(desk_, *this, number, target.channel,
-                                             std::string(target.identity()));
-    *entries_.find(number) = made;
+    const auto made =
+        std::make_shared<dial>(desk_, *this, target.channel, std::string(target.identity()));
+    const uint64_t number = made->number = entries_.add(made);
     ++open_;
-    made->begin(all);
+    desk_.short_of_memory.guard(made, [&] { made->begin(all); });
     return number;
 }
 
 inline void engine::close(uint64_t number, bool at_once) {
     entry *one = entries_.find(number);
     if (!one) return;
-    if (auto *open = std::get_if<std::shared_ptr<session>>(one)) {
+    constexpr const char *words = "closed by this side";
+    if (const auto *open = std::get_if<std::shared_ptr<session>>(one)) {
         const auto kept = *open;
-        return kept->close(at_once);
+        kept->guard([&] { kept->close(at_once); });
+    } else if (const auto *begun = std::get_if<std::shared_ptr<dial>>(one)) {
+        const auto kept = *begun;
+        desk_.short_of_memory.guard(kept, [&] {
+            gave_up(*kept, MOORAGE_WIRE_BY_HOST, words);
+            kept->drop();
+        });
+    } else if (const auto *there = std::get_if<std::shared_ptr<listener>>(one)) {
+        const auto kept = *there;
+        shut(*kept);
+        desk_.short_of_memory.guard(kept, [&] {
+            tell_closed(number, MOORAGE_WIRE_BY_HOST, words);
+            entries_.remove(number);
+        });
     }
-    if (auto *begun = std::get_if<std::shared_ptr<dial>>(one)) (*begun)->drop(), --open_;
-    if (auto *open = std::get_if<std::shared_ptr<listener>>(one)) shut(**open);
-    entries_.remove(number);
-    tell_closed(number, MOORAGE_WIRE_BY_HOST, "closed by this side");
+}
+
+// Does what can be done without waiting. True: there is something to tell of.
+inline bool engine::turn() {
+    desk_.io.poll();
+    desk_.short_of_memory.settle();
+    return !desk_.events.empty() || woken_.exchange(false);
 }
 
 inline void engine::move(uint64_t wait_ns) {
     using clock = std::chrono::steady_clock;
-    const auto idle = [this] { return desk_.events.empty() && !woken_.exchange(false); };
-    desk_.io.poll();
-    if (!idle() || wait_ns == 0) return;
+    if (std::exchange(resumed_, false))
+        for (const auto &weak : std::exchange(desk_.starved, {}))
+            if (const auto there = weak.lock()) there->guard([&] { there->resume(); });
+    if (turn() || wait_ns == 0) return;
     const auto begin = clock::now(), end = begin + duration_of(wait_ns);
     const auto spin_end = std::min(end, begin + std::chrono::microseconds(desk_.set.poll_us));
     while (clock::now() < spin_end) {
-        desk_.io.poll();
-        if (!idle()) return;
+        if (turn()) return;
         ::sched_yield();
     }
-    while (clock::now() < end) {
-        desk_.io.run_one_until(end);
-        desk_.io.poll();
-        if (!idle()) return;
+    for (auto now = clock::now(); now < end; now = clock::now()) {
+        const bool again = desk_.short_of_memory.any();
+        desk_.io.run_one_until(again ? std::min(end, now + std::chrono::milliseconds(10)) : end);
+        if (turn()) return;
     }
 }
 
 inline void engine::accept(const std::shared_ptr<listener> &at) {
-    at->acceptor.async_accept([this, at](failure refused, tcp::socket socket) {
-        if (refused == asio::error::operation_aborted || !at->acceptor.is_open()) return;
-        if (refused) {  // such as no file descriptors left
-            desk_.events.turned_away(at->number, MOORAGE_WIRE_TOO_MANY, "",
-                                     "cannot accept: " + refused.message());
-            at->pause.expires_after(std::chrono::milliseconds(100));
-            at->pause.async_wait([this, at](failure stopped) {
-                if (!stopped && at->acceptor.is_open()) accept(at);
-            });
-            return;
-        }
-        welcome(*at, std::move(socket));
-        accept(at);
+    at->acceptor.async_wait(tcp::acceptor::wait_read, [this, at](failure stopped) {
+        if (stopped || !at->acceptor.is_open()) return;
+        desk_.short_of_memory.guard(at, [&] { take(at); });
     });
+}
+
+// One that has connected, and waits for the next.
+inline void engine::take(const std::shared_ptr<listener> &at) {
+    failure refused;
+    tcp::socket socket(desk_.io);
+    at->acceptor.accept(socket, refused);
+    if (refused && refused != asio::error::would_block && refused != asio::error::try_again &&
+        refused != asio::error::connection_aborted) {  // such as no file descriptors left
+        desk_.events.turned_away(at->number, MOORAGE_WIRE_TOO_MANY, "",
+                                 "cannot accept: " + refused.message());
+        return pause(at);
+    }
+    if (!refused) welcome(*at, std::move(socket));
+    accept(at);
+}
+
+// Nobody is accepted for a tenth of a second.
+inline void engine::pause(const std::shared_ptr<listener> &at) {
+    at->pause.expires_after(std::chrono::milliseconds(100));
+    at->pause.async_wait([this, at](failure stopped) {
+        if (stopped || !at->acceptor.is_open()) return;
+        desk_.short_of_memory.guard(at, [&] { accept(at); });
+    });
+}
+
+inline void listener::out_of_memory() {
+    if (!acceptor.is_open()) return of.close(number, /*at_once=*/true);
+    of.desk_.events.turned_away(number, MOORAGE_WIRE_TOO_MANY, "", "no memory");
+    of.accept(shared_from_this());
 }
 
 inline void engine::welcome(listener &at, tcp::socket socket) {
@@ -263,30 +319,31 @@ inline void engine::welcome(listener &at, tcp::socket socket) {
     }
     const auto made = std::make_shared<session>(desk_, std::move(socket), /*client=*/false, *this);
     handshakes_.push_back({made, at.number});
-    made->begin(duration_of(desk_.limits.connect_ns));
+    made->guard([&] { made->begin(duration_of(desk_.limits.connect_ns)); });
 }
 
 inline void engine::greeted(session &one, const hello &said) {
     const auto at = std::find_if(handshakes_.begin(), handshakes_.end(),
                                  [&](const handshake &h) { return h.with.get() == &one; });
+    const uint64_t number = entries_.add(at->with);
     const handshake kept = *at;
     handshakes_.erase(at);
-    const uint64_t number = entries_.add(kept.with);
     ++open_;
-    one.write_hello(said.channel);
     const uint64_t bytes =
         std::min(said.message_bytes_max, desk_.limits.message_bytes_max[said.channel]);
     one.open(number, bytes, said.channel, *this);
+    one.hush();
     tell_connected(MOORAGE_WIRE_ACCEPTED, kept.listener, said.channel, one, bytes);
+    one.hush(false);
+    one.write_hello(said.channel);
 }
 
 inline void engine::failed(session &one, int32_t reason, const std::string &words) {
     const auto at = std::find_if(handshakes_.begin(), handshakes_.end(),
                                  [&](const handshake &h) { return h.with.get() == &one; });
     if (at == handshakes_.end()) return;
-    const handshake kept = *at;
+    desk_.events.turned_away(at->listener, reason, one.peer(), words);
     handshakes_.erase(at);
-    desk_.events.turned_away(kept.listener, reason, one.peer(), words);
 }
 
 inline void engine::connected(dial &by, const std::shared_ptr<session> &one,
@@ -297,10 +354,9 @@ inline void engine::connected(dial &by, const std::shared_ptr<session> &one,
 }
 
 inline void engine::gave_up(dial &by, int32_t reason, std::string words) {
-    const uint64_t number = by.number;
-    entries_.remove(number);
+    tell_closed(by.number, reason, std::move(words));
+    entries_.remove(by.number);
     --open_;
-    tell_closed(number, reason, std::move(words));
 }
 
 inline void engine::tell_connected(int32_t kind, uint64_t listener, int32_t channel, session &one,
@@ -319,19 +375,25 @@ inline void engine::tell_closed(uint64_t number, int32_t reason, std::string wor
 }
 
 inline void engine::watch_silence() {
-    silence_.expires_after(
+    silence_->timer.expires_after(
         std::chrono::milliseconds(std::max<uint64_t>(desk_.set.silence_ms / 4, 1)));
-    silence_.async_wait([this](failure stopped) {
-        if (stopped) return;
-        std::vector<std::shared_ptr<session>> all;
-        entries_.each([&](entry &one) {
-            if (auto *open = std::get_if<std::shared_ptr<session>>(&one)) all.push_back(*open);
-        });
-        const auto now = std::chrono::steady_clock::now().time_since_epoch();
-        const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-        for (const auto &one : all) one->look_for_silence(static_cast<uint64_t>(now_ms));
-        watch_silence();
+    silence_->timer.async_wait([this](failure stopped) {
+        if (!stopped) desk_.short_of_memory.guard(silence_, [&] { look_for_silence(); });
     });
+}
+
+inline void watch::out_of_memory() { of.watch_silence(); }
+
+inline void engine::look_for_silence() {
+    std::vector<std::shared_ptr<session>> all;
+    entries_.each([&](entry &one) {
+        if (auto *open = std::get_if<std::shared_ptr<session>>(&one)) all.push_back(*open);
+    });
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+    for (const auto &one : all)
+        one->guard([&] { one->look_for_silence(static_cast<uint64_t>(now_ms)); });
+    watch_silence();
 }
 
 }  // namespace tcp_wire

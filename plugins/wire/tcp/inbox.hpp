@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "frame.hpp"
@@ -127,13 +128,12 @@ private:
     }
     template <class Take>
     verdict deliver_long(Take &&take) {
-        block *done = long_;
-        long_ = nullptr;
+        block *const done = std::exchange(long_, nullptr);
         const arrived one{*read_head(done->data), {}, done};
         done->filling = false;
         ++done->lent;  // until it is known whether somebody takes it
+        const std::unique_ptr<block, bool (*)(block *)> until(done, release);
         const bool on = take(arrived{one.h, {done->data + head_bytes, one.h.length}, done});
-        release(done);
         return on ? verdict::fine : verdict::stopped;
     }
     // Memory for `bytes` more, within the bound; a single piece always has room.
@@ -144,6 +144,7 @@ private:
     }
     bool begin_long() {
         if (!allowed(need_)) return false;
+        room_to_hold();
         block *made = new_block(this, need_);
         if (!made) return state_ = state::no_memory, false;
         long_end_ = end_ - begin_;
@@ -161,6 +162,7 @@ private:
             std::memmove(reading_->data, reading_->data + begin_, kept);
         } else {
             if (reading_ && !allowed(reading_->bytes)) return false;
+            room_to_hold();
             block *made = new_block(this, block_bytes);
             if (!made) return state_ = state::no_memory, false;
             if (kept) std::memcpy(made->data, reading_->data + begin_, kept);
@@ -169,6 +171,10 @@ private:
         }
         begin_ = 0, end_ = kept, need_ = 0;
         return true;
+    }
+    // So that `hold` takes no memory.
+    void room_to_hold() {
+        if (held_.size() == held_.capacity()) held_.reserve(2 * held_.size() + 4);
     }
     void hold(block *one) {
         held_.push_back(one);

@@ -11,11 +11,16 @@ namespace tcp_wire {
 template <class Thing, uint64_t Kind>
 class numbered {
 public:
+    // Memory for one more, so that the next `add` takes none; neither does `remove`.
+    void reserve() {
+        if (!free_.empty()) return;
+        if (slots_.size() == slots_.capacity()) slots_.reserve(2 * slots_.size() + 8);
+        free_.reserve(slots_.capacity());
+        free_.push_back(static_cast<uint32_t>(slots_.size()));
+        slots_.push_back({});
+    }
     uint64_t add(Thing thing) {
-        if (free_.empty()) {
-            free_.push_back(static_cast<uint32_t>(slots_.size()));
-            slots_.push_back({});
-        }
+        reserve();
         const uint32_t at = free_.back();
         free_.pop_back();
         slots_[at].thing = std::move(thing);

@@ -28,7 +28,7 @@ public:
     virtual void over(session &) = 0;
 };
 
-class session : public std::enable_shared_from_this<session> {
+class session final : public worker, public std::enable_shared_from_this<session> {
 public:
     session(desk &with, tcp::socket socket, bool client, keeper &by)
         : desk_(with),
@@ -55,7 +55,7 @@ public:
         timer_.expires_after(time);
         timer_.async_wait([self = shared_from_this()](failure stopped) {
             if (!stopped && self->state_ < state::open)
-                self->fail(MOORAGE_WIRE_TOO_SLOW, "no greeting in time");
+                self->guard([&] { self->fail(MOORAGE_WIRE_TOO_SLOW, "no greeting in time"); });
         });
         shake_hands();
     }
@@ -82,6 +82,14 @@ public:
         timer_.cancel();
     }
     uint64_t number() const { return number_; }
+    // The host does not know of it, and need not know of its end.
+    void hush(bool so = true) { refused_ = so; }
+    // Everything that begins with this session; not what begins with its keeper.
+    template <class Work>
+    void guard(Work &&work) {
+        desk_.short_of_memory.guard(shared_from_this(), work);
+    }
+    void out_of_memory() override { end(MOORAGE_WIRE_LOST, "no memory"); }
 
     uint32_t send(std::span<const moorage_wire_part> parts, uint64_t user, std::string &refused);
     // Tells the peer why, if it can hear that, and ends. The keeper has been told.
@@ -113,9 +121,12 @@ public:
 private:
     enum class state { securing, greeting, open, finishing, over };
 
+    // Nothing more is to be done, or not before its end was told.
+    bool is_over() const { return state_ == state::over || short_of_memory(); }
     void shake_hands();
     bool write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &gone);
     void read();
+    void read_later();
     bool read_some();
     void discard();
     void write();

@@ -8,11 +8,8 @@ inline void session::wait_to_read() {
     waits_to_read_ = true;
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](failure stopped) {
         self->waits_to_read_ = false;
-        if (stopped || self->state_ == state::over) return;
-        if (self->state_ == state::securing)
-            self->shake_hands();
-        else
-            self->read();
+        if (stopped || self->is_over()) return;
+        self->guard([&] { self->state_ == state::securing ? self->shake_hands() : self->read(); });
     });
 }
 
@@ -21,11 +18,8 @@ inline void session::wait_to_write() {
     waits_to_write_ = true;
     socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](failure stopped) {
         self->waits_to_write_ = false;
-        if (stopped || self->state_ == state::over) return;
-        if (self->state_ == state::securing)
-            self->shake_hands();
-        else
-            self->write();
+        if (stopped || self->is_over()) return;
+        self->guard([&] { self->state_ == state::securing ? self->shake_hands() : self->write(); });
     });
 }
 
@@ -57,7 +51,13 @@ inline void session::read() {
     for (int turns = 0; turns < 8; ++turns)
         if (!read_some()) return;
     if (!stream_.has_pending()) return wait_to_read();
-    asio::post(desk_.io, [self = shared_from_this()] { self->read(); });
+    read_later();
+}
+
+inline void session::read_later() {
+    asio::post(desk_.io, [self = shared_from_this()] {
+        if (!self->is_over()) self->guard([&] { self->read(); });
+    });
 }
 
 // One read; false: there is nothing more to read now.
@@ -116,9 +116,10 @@ inline bool session::take(const arrived &one) {
     moorage_wire_event told = event(MOORAGE_WIRE_MESSAGE);
     told.plugin_data = one.payload.data();
     told.bytes = one.payload.size();
+    desk_.lent.reserve();
+    moorage_wire_event &listed = desk_.events.add(told);
+    listed.message = desk_.lent.add(one.in);
     ++one.in->lent;
-    told.message = desk_.lent.add(one.in);
-    desk_.events.add(told);
     return true;
 }
 
@@ -173,7 +174,7 @@ inline void session::tell_of_room() {
 
 inline uint32_t session::send(std::span<const moorage_wire_part> parts, uint64_t user,
                               std::string &refused) {
-    if (state_ != state::open || deaf_) return MOORAGE_WIRE_GONE;
+    if (state_ != state::open || deaf_ || short_of_memory()) return MOORAGE_WIRE_GONE;
     if (parts.size() > MOORAGE_WIRE_PARTS_MAX) {
         refused = "a message in " + std::to_string(parts.size()) + " parts; " +
                   std::to_string(MOORAGE_WIRE_PARTS_MAX) + " are possible";
@@ -241,8 +242,8 @@ inline bool session::write_at_once(std::span<iovec> parts, uint64_t whole, uint6
 // It comes to nothing, which is told now; what is left of it is nobody's.
 inline void session::leave_keeper(int32_t reason, const std::string &words) {
     refused_ = true;
-    keeper *told = std::exchange(keeper_, nullptr);
-    if (told) told->failed(*this, reason, words);
+    if (keeper_) keeper_->failed(*this, reason, words);
+    keeper_ = nullptr;
 }
 
 inline void session::refuse(int32_t reason, const std::string &words) {
@@ -275,11 +276,10 @@ inline void session::linger(std::chrono::nanoseconds time) {
     timer_.expires_after(time);
     timer_.async_wait([self = shared_from_this()](failure stopped) {
         if (!stopped && self->state_ == state::finishing)
-            self->end(MOORAGE_WIRE_BY_HOST, "closed by this side");
+            self->guard([&] { self->end(MOORAGE_WIRE_BY_HOST, "closed by this side"); });
     });
     write();
-    if (state_ == state::finishing)
-        asio::post(desk_.io, [self = shared_from_this()] { self->read(); });
+    if (state_ == state::finishing) read_later();
 }
 
 inline void session::discard() {
@@ -290,8 +290,7 @@ inline void session::discard() {
             return wait_to_read();
         if (made.what != moved::done) return end(MOORAGE_WIRE_BY_HOST, "closed by this side");
     }
-    if (state_ == state::finishing)
-        asio::post(desk_.io, [self = shared_from_this()] { self->read(); });
+    if (state_ == state::finishing) read_later();
 }
 
 // The end of a session, told to whom it concerns.
@@ -302,12 +301,12 @@ inline void session::end(int32_t reason, std::string words) {
     if (state_ == state::finishing && outbox_.messages() > 0)
         reason = MOORAGE_WIRE_LOST,
         words = std::to_string(outbox_.messages()) + " messages could not be sent before the end";
-    drop();
     if (!refused_) {
         moorage_wire_event told = event(MOORAGE_WIRE_CLOSED);
         told.reason = reason;
         desk_.events.add(told, {identity_, peer_, std::move(words)});
     }
+    drop();
     if (keeper_) keeper_->over(*this);
 }
 

@@ -22,6 +22,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -69,6 +70,7 @@ inline const BIO_METHOD *method() {
 }
 inline BIO *make(int socket) {
     BIO *made = BIO_new(method());
+    if (!made) throw std::bad_alloc();
     BIO_set_data(made, reinterpret_cast<void *>(static_cast<intptr_t>(socket)));
     BIO_set_init(made, 1);
     return made;
@@ -197,18 +199,19 @@ public:
         const std::unique_ptr<X509, decltype(&X509_free)> certificate(
             SSL_get1_peer_certificate(ssl_.get()), X509_free);
         if (!certificate) return "";
-        auto *names = static_cast<GENERAL_NAMES *>(
-            X509_get_ext_d2i(certificate.get(), NID_subject_alt_name, nullptr, nullptr));
+        const std::unique_ptr<GENERAL_NAMES, decltype(&GENERAL_NAMES_free)> names(
+            static_cast<GENERAL_NAMES *>(
+                X509_get_ext_d2i(certificate.get(), NID_subject_alt_name, nullptr, nullptr)),
+            GENERAL_NAMES_free);
         if (!names) return "";
         std::string found;
-        for (int i = 0; i < sk_GENERAL_NAME_num(names) && found.empty(); ++i) {
-            const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        for (int i = 0; i < sk_GENERAL_NAME_num(names.get()) && found.empty(); ++i) {
+            const GENERAL_NAME *name = sk_GENERAL_NAME_value(names.get(), i);
             if (name->type != GEN_DNS) continue;
             found.assign(reinterpret_cast<const char *>(ASN1_STRING_get0_data(name->d.dNSName)),
                          static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
             break;
         }
-        GENERAL_NAMES_free(names);
         const bool plain = std::all_of(found.begin(), found.end(), [](char c) {
             return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                    c == '-' || c == '.' || c == '_';
