@@ -3,6 +3,7 @@
 
 #include "core/execute/cpu/activation_form.h"
 #include "core/execute/cpu/kernels.h"
+#include "core/execute/cpu/kernels_codes.h"
 #include "core/node/fingerprint.h"
 
 namespace moorage::core {
@@ -46,6 +47,8 @@ uint64_t fingerprint_of(const model &of, arithmetic numbers) {
                 add_first_bytes(made, *one);
                 const activation_form form = form_of(numbers, one->type);
                 made.add(static_cast<uint64_t>(form));
+                // What shares a scale: a build that rounds otherwise computes another model.
+                if (form == activation_form::codes) made.add(uint64_t{CODE_BLOCK});
                 pairs |= form == activation_form::bfloats;
             }
     }

@@ -41,8 +41,7 @@ void multiply_code_panel(const matrix &weights, uint32_t first, uint32_t lanes,
 
 // Rows of an item of a streaming loop: whole blocks of codes of the next product.
 inline uint32_t code_rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
-    constexpr uint32_t shared_max = 32;
-    return divide_up(rows_of_item(row_bytes, total_bytes, threads), shared_max) * shared_max;
+    return divide_up(rows_of_item(row_bytes, total_bytes, threads), CODE_BLOCK) * CODE_BLOCK;
 }
 
 // What lies in memory that was taken as floats, each on lines of its own.

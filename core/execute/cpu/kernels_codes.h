@@ -60,9 +60,10 @@ constexpr code_format code_format_of(weight_type type) {
     }
 }
 
-// Columns whose activations share a scale: 32 as ggml has it for formats in blocks of 32, with its
-// rounding of scales to binary16, so that texts are its texts; 16 for those in blocks of 256, where
-// its one scale for all of them rounds twice as much.
+// Columns whose activations share a scale in products outside of experts: 32 as ggml has it for
+// formats in blocks of 32, with its rounding of scales to binary16, so that texts are near its
+// texts; 16 for those in blocks of 256, where its one scale for all of them rounds twice as much.
+// Within experts and before the head 16 of them do, whatever the format has (decision 0036).
 constexpr uint32_t shared_columns(weight_type type) {
     return format_of(type).block == 32 ? 32 : CODE_BLOCK;
 }
@@ -70,7 +71,7 @@ constexpr uint32_t shared_columns(weight_type type) {
 // How the columns of a row are cut.
 struct code_layout {
     uint32_t columns, part;  // part: columns of every part but the last
-    uint32_t shared;         // shared_columns() of the weights, or 16 (product::finely)
+    uint32_t shared;         // columns that share a scale: 16 or 32
     uint32_t chunks_of_part() const { return (part + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS; }
     uint32_t parts() const { return (columns + part - 1) / part; }
     uint32_t chunks() const { return parts() * chunks_of_part(); }  // the last part may need fewer

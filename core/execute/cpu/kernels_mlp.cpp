@@ -14,14 +14,13 @@
 namespace moorage::core {
 namespace {
 
-// Whether all three matrices meet activations in codes, gate and up the same ones.
+// Whether all three matrices meet activations in codes.
 bool in_codes(arithmetic mode, const mlp_call &of) {
     const auto is = [&](const matrix &one) {
         return form_of(mode, one.type) == activation_form::codes;
     };
     const mlp_weights &all = *of.weights;
-    return is(all.gate) && is(all.up) && is(all.down) &&
-           shared_columns(all.gate.type) == shared_columns(all.up.type);
+    return is(all.gate) && is(all.up) && is(all.down);
 }
 
 // Of panels with many tokens.

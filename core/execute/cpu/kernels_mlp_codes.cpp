@@ -42,10 +42,9 @@ mlp_codes::work mlp_codes::plan(thread_pool &pool, std::span<const mlp_call> cal
         const mlp_weights &weights = *call.weights;
         call_plan &by = plans_[job];
         const uint32_t hidden = weights.gate.columns;
-        by.input = {hidden, hidden, shared_columns(weights.gate.type)};
-        by.inner = {call.count, parts_of(call.intermediate, call.unit).part,
-                    shared_columns(weights.down.type)};
-        assert(call.first % by.inner.part == 0 && call.count % by.inner.shared == 0);
+        by.input = {hidden, hidden, CODE_BLOCK};
+        by.inner = {call.count, parts_of(call.intermediate, call.unit).part, CODE_BLOCK};
+        assert(call.first % by.inner.part == 0 && call.count % CODE_BLOCK == 0);
         const auto bytes_of = [&](const code_layout &cut) {
             return call.tokens * (streams(call) ? cut.chunks() * sizeof(activation_chunk)
                                                 : coded_tokens::words_of(cut) * sizeof(uint32_t));
@@ -53,7 +52,7 @@ mlp_codes::work mlp_codes::plan(thread_pool &pool, std::span<const mlp_call> cal
         by.inputs = all.floats;
         by.inners = by.inputs + floats_of_bytes(bytes_of(by.input));
         all.floats = by.inners + floats_of_bytes(bytes_of(by.inner));
-        by.rows = by.inner.shared;
+        by.rows = CODE_ROWS;
         by.down_rows = CODE_ROWS;
         if (streams(call)) {
             by.rows = code_rows_of_item(weights.gate.row_bytes, total_bytes, pool.threads());
@@ -62,7 +61,7 @@ mlp_codes::work mlp_codes::plan(thread_pool &pool, std::span<const mlp_call> cal
             const size_t blocks = std::max(panel_blocks(by.input), panel_blocks(by.inner));
             all.panel_floats =
                 std::max(all.panel_floats, floats_of_bytes(blocks * sizeof(code_panel_block)));
-            all.sums_floats = std::max(all.sums_floats, size_t{call.tokens} * 2 * by.inner.shared);
+            all.sums_floats = std::max(all.sums_floats, size_t{call.tokens} * 2 * CODE_ROWS);
         }
         const bool any = call.tokens != 0;
         all.packs.add(!any            ? 0
@@ -109,7 +108,7 @@ void mlp_codes::stream_gate_up(const mlp_call &call, const call_plan &by, uint32
     vector_codes().multiply(task);
     for (uint32_t t = 0; t < call.tokens; ++t) {
         vector_elements().activate(call.activation, call.limit, task.count, gates[t], ups[t]);
-        for (uint32_t row = 0; row < task.count; row += by.inner.shared)
+        for (uint32_t row = 0; row < task.count; row += CODE_BLOCK)
             round_at(gates[t] + row, by.inner, first + row, chunks(by.inners, by.inner, t));
     }
 }
@@ -136,20 +135,17 @@ void mlp_codes::block_gate_up(const mlp_call &call, const call_plan &by, uint32_
     auto *const panel = reinterpret_cast<code_panel_block *>(own);
     float *const sums = own + panel_floats_;
     const coded_tokens input = tiles(by.inputs, by.input, call.tokens);
-    const uint32_t width = by.inner.shared;
-    const size_t stride = size_t{2} * width;
-    for (uint32_t row = 0; row < width; row += CODE_ROWS) {
-        const uint32_t at = first + row;
-        multiply_code_panel(weights.gate, at, CODE_ROWS, input, start_of(weights.gate_bias, at),
-                            /*add=*/false, {sums + row, stride}, panel);
-        multiply_code_panel(weights.up, at, CODE_ROWS, input, start_of(weights.up_bias, at),
-                            /*add=*/false, {sums + width + row, stride}, panel);
-    }
+    constexpr size_t stride = size_t{2} * CODE_ROWS;
+    multiply_code_panel(weights.gate, first, CODE_ROWS, input, start_of(weights.gate_bias, first),
+                        /*add=*/false, {sums, stride}, panel);
+    multiply_code_panel(weights.up, first, CODE_ROWS, input, start_of(weights.up_bias, first),
+                        /*add=*/false, {sums + CODE_ROWS, stride}, panel);
     const coded_tokens inner = tiles(by.inners, by.inner, call.tokens);
     for (uint32_t tile = 0; tile < inner.tiles.count(); ++tile)
         for (uint32_t t = 0; t < inner.tiles.size(tile); ++t) {
             float *const gate = sums + (inner.tiles.begin(tile) + t) * stride;
-            vector_elements().activate(call.activation, call.limit, width, gate, gate + width);
+            vector_elements().activate(call.activation, call.limit, CODE_ROWS, gate,
+                                       gate + CODE_ROWS);
             inner.put(tile, t, first, gate);
         }
 }
