@@ -38,10 +38,14 @@ std::atomic<long> held{0};
 
 }  // namespace
 
-void *operator new(size_t bytes) {
+void *operator new(size_t bytes, const std::nothrow_t &) noexcept {
     void *const made = supply.refuses(whose::engine) ? nullptr : std::malloc(bytes ? bytes : 1);
+    if (made) ++held;
+    return made;
+}
+void *operator new(size_t bytes) {
+    void *const made = operator new(bytes, std::nothrow);
     if (!made) throw std::bad_alloc();
-    ++held;
     return made;
 }
 void operator delete(void *old) noexcept {
