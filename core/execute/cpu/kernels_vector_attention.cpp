@@ -9,6 +9,7 @@
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
 #include "core/execute/cpu/kernels_vector_exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -221,9 +222,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace moorage::core {
-namespace {
-HWY_EXPORT(table);
-}  // namespace
-const attention_kernels &vector_attention() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+const attention_kernels &vector_attention() { return *MOORAGE_CHOSEN_TARGET(table)(); }
 }  // namespace moorage::core
 #endif

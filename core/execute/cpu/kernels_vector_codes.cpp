@@ -11,6 +11,7 @@
 #include "core/execute/cpu/kernels_codes_plain.h"
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
 #include "core/execute/cpu/kernels_vector_codes-inl.h"
 
 // Whether ReorderWidenMulAccumulate adds neighbours in each lane: vectors that are emulated do not.
@@ -465,9 +466,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace moorage::core {
-namespace {
-HWY_EXPORT(table);
-}  // namespace
-const code_kernels &vector_codes() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+const code_kernels &vector_codes() { return *MOORAGE_CHOSEN_TARGET(table)(); }
 }  // namespace moorage::core
 #endif

@@ -8,6 +8,7 @@
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
 #include "core/execute/cpu/kernels_vector_exp-inl.h"
 
 #include <cmath>
@@ -136,37 +137,12 @@ const element_kernels *table() {
     return &KERNELS;
 }
 
-int64_t target() { return HWY_TARGET; }
-
 }  // namespace
 }  // namespace moorage::core::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace moorage::core {
-namespace {
-HWY_EXPORT(table);
-HWY_EXPORT(target);
-}  // namespace
-
-const element_kernels &vector_elements() { return *HWY_DYNAMIC_DISPATCH(table)(); }
-
-std::string vector_target() { return hwy::TargetName(HWY_DYNAMIC_DISPATCH(target)()); }
-
-std::vector<std::string> vector_targets() {
-    hwy::SetSupportedTargetsForTest(0);
-    std::vector<std::string> names;
-    for (const int64_t one : hwy::SupportedAndGeneratedTargets())
-        names.emplace_back(hwy::TargetName(one));
-    return names;
-}
-
-void choose_vector_target(const std::string &name) {
-    hwy::SetSupportedTargetsForTest(0);
-    for (const int64_t one : hwy::SupportedAndGeneratedTargets())
-        if (name == hwy::TargetName(one)) hwy::SetSupportedTargetsForTest(one);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
-
+const element_kernels &vector_elements() { return *MOORAGE_CHOSEN_TARGET(table)(); }
 }  // namespace moorage::core
 #endif

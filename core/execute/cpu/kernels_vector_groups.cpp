@@ -12,6 +12,7 @@
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
@@ -385,9 +386,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace moorage::core {
-namespace {
-HWY_EXPORT(table);
-}  // namespace
-const group_kernels &vector_groups() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+const group_kernels &vector_groups() { return *MOORAGE_CHOSEN_TARGET(table)(); }
 }  // namespace moorage::core
 #endif

@@ -22,6 +22,7 @@
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
@@ -206,10 +207,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace moorage::core {
 namespace {
-HWY_EXPORT(table);
 std::atomic<bool> registers_wanted = true;
 }  // namespace
-const panel_kernels *vector_pair_panels() { return HWY_DYNAMIC_DISPATCH(table)(registers_wanted); }
+const panel_kernels *vector_pair_panels() { return MOORAGE_CHOSEN_TARGET(table)(registers_wanted); }
 std::string_view pair_products() {
     const panel_kernels *const pairs = vector_pair_panels();
     return (pairs ? *pairs : vector_panels()).products;

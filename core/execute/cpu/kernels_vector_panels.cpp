@@ -10,6 +10,7 @@
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
@@ -236,9 +237,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace moorage::core {
-namespace {
-HWY_EXPORT(table);
-}  // namespace
-const panel_kernels &vector_panels() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+const panel_kernels &vector_panels() { return *MOORAGE_CHOSEN_TARGET(table)(); }
 }  // namespace moorage::core
 #endif

@@ -10,6 +10,7 @@
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
@@ -304,9 +305,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace moorage::core {
-namespace {
-HWY_EXPORT(table);
-}  // namespace
-const row_kernels &vector_rows() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+const row_kernels &vector_rows() { return *MOORAGE_CHOSEN_TARGET(table)(); }
 }  // namespace moorage::core
 #endif

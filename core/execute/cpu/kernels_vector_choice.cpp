@@ -1,0 +1,90 @@
+// kernels_vector_choice.cpp - the vector instruction sets that this processor has, and the one in use.
+#include "core/execute/cpu/kernels_targets.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include <atomic>
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+#include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/kernels_vector_choice.h"
+
+namespace moorage::core {
+namespace {
+
+// Lists of functions have the best set first; what runs everywhere comes last.
+constexpr size_t LAST_PLACE = HWY_MAX_DYNAMIC_TARGETS;
+constexpr int64_t FALLBACKS = HWY_SCALAR | HWY_EMU128;
+
+int64_t target_at(size_t place) {
+    if (place == LAST_PLACE) return HWY_TARGETS & FALLBACKS;
+    return int64_t{1} << (HWY_HIGHEST_TARGET_BIT + 1 - HWY_MAX_DYNAMIC_TARGETS + place);
+}
+
+// Highway compiles a set for processors that have all that is asked for here, not only what the set
+// is named for. __builtin_cpu_supports() knows whether the system saves the wider registers, too.
+int64_t processor_targets() {
+    int64_t targets = HWY_STATIC_TARGET | FALLBACKS;
+#if HWY_ARCH_X86_64
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("ssse3") || !__builtin_cpu_supports("sse4.1") ||
+        !__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul") ||
+        !__builtin_cpu_supports("aes"))
+        return targets;
+    targets |= HWY_SSE4;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const bool has_halves = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+    if (!has_halves || !__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2"))
+        return targets;
+    targets |= HWY_AVX2;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512cd"))
+        targets |= HWY_AVX3;
+#endif
+    return targets;
+}
+
+bool can_use(size_t place) { return (processor_targets() & HWY_TARGETS & target_at(place)) != 0; }
+
+size_t best_place() {
+    for (size_t place = 0; place < LAST_PLACE; ++place)
+        if (can_use(place)) return place;
+    return LAST_PLACE;
+}
+
+constexpr size_t NOT_CHOSEN = LAST_PLACE + 1;
+std::atomic<size_t> chosen_place = NOT_CHOSEN;
+
+}  // namespace
+
+size_t chosen_vector_target() {
+    const size_t place = chosen_place.load(std::memory_order_relaxed);
+    if (place != NOT_CHOSEN) return place;
+    // Threads that come here at once find the same.
+    const size_t best = best_place();
+    chosen_place.store(best, std::memory_order_relaxed);
+    return best;
+}
+
+std::string vector_target() { return hwy::TargetName(target_at(chosen_vector_target())); }
+
+std::vector<std::string> vector_targets() {
+    std::vector<std::string> names;
+    for (size_t place = 0; place <= LAST_PLACE; ++place)
+        if (can_use(place)) names.emplace_back(hwy::TargetName(target_at(place)));
+    return names;
+}
+
+void choose_vector_target(const std::string &name) {
+    size_t place = best_place();
+    for (size_t other = 0; other <= LAST_PLACE; ++other)
+        if (can_use(other) && name == hwy::TargetName(target_at(other))) place = other;
+    chosen_place.store(place, std::memory_order_relaxed);
+}
+
+}  // namespace moorage::core
