@@ -14,14 +14,18 @@ PROFILES = ["rtx_a6000", "rtx_4060_ti_16gb", "h200_sxm"]
 
 
 class Trace:
-    """A routing trace, the published model whose sizes it takes, and half of its experts."""
+    """A routing trace, the published model whose sizes it takes, and half of its experts. Of one
+    that is bundled `whole` asks for the longer one of further traces, where that is there."""
 
-    def __init__(self, name, file, shape, half, bundled=False):
+    def __init__(self, name, file, shape, half, bundled=False, whole=False):
         self.name, self.shape, self.half = name, shape, half
-        self.file, self.bundled = file, bundled
+        self.file, self.bundled, self.whole = file, bundled, whole
 
     def path(self, folder):
-        return (CONFIGS / "traces" if self.bundled else folder) / self.file
+        further = folder / self.file
+        if not self.bundled or (self.whole and further.exists()):
+            return further
+        return CONFIGS / "traces" / self.file
 
 
 def options(text):
@@ -31,7 +35,7 @@ def options(text):
     given.moorage = script.program(given)
     given.profiles = PROFILES[:1] if given.quick else PROFILES
     if given.quick:
-        given.tokens = 200
+        given.tokens, given.traces = 200, CONFIGS / "traces"
     return given
 
 

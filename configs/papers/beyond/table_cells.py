@@ -29,7 +29,8 @@ TRACES = [
     c.Trace("llamamoe shape", "llamamoe-shape.long.safetensors", "llama_moe_3_5b_4_16", 256),
     c.Trace("mixtral shape", "mixtral-shape.long.safetensors", "mixtral_8x7b", 128),
     c.Trace("mixtral prose", "mixtral-shape.prose.safetensors", "mixtral_8x7b", 128),
-    c.Trace("qwen shape", "qwen15moe-shape.long.safetensors", "qwen1_5_moe_a2_7b", 720, True),
+    c.Trace("qwen shape", "qwen15moe-shape.long.safetensors", "qwen1_5_moe_a2_7b", 720, True,
+            whole=True),
     c.Trace("demo", "demo.long.safetensors", "demo", 96),
 ]
 WITHOUT_BOUND = {"demo"}  # its experts take less than what they cost to launch: F* says nothing
@@ -53,6 +54,7 @@ def options():
     given.systems = [one for one in given.systems.split(",") if one]
     if given.quick:
         given.tokens, given.only = 150, "25 rtx_4"
+        given.traces = c.CONFIGS / "traces"
         given.systems = SYSTEMS[:2]
     return given
 
