@@ -51,6 +51,10 @@ result<node_answers> ask_node(const run_config &config, const std::string &serve
     auto over = open_wire(config, shared.policies(), setup->plan, wire_calls::beside);
     if (!over) return over.failure();
     load_options options;
+    // A node that many ask at once has places and turns for all of them, one after the other. Who
+    // waits in its queue is answered when its turn comes; a node that is silent is told from it.
+    options.connect_ns = 15'000'000'000;
+    options.patience_ns = 600'000'000'000;
     options.stop = stop;
     options.on_tokens = [&](size_t request, std::span<const int32_t> ids) {
         if (request == 0) std::ranges::for_each(ids, on_token);
