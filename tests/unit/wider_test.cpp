@@ -119,6 +119,23 @@ TEST_CASE("what the policy of host memory gives up is read again") {
     }
 }
 
+TEST_CASE("two instances of one name state their figures under two names") {
+    bench on;
+    on.config.disk = (on.folder / "disk.toml").string();
+    on.config.experts = 1;
+    on.config.host_experts = 2;
+    on.keep(-1, false, /*give_up=*/true);
+    on.config.host_cache.plugin = "keeper";
+    on.config.host_cache.params = {{"give_up", false, "test"}};
+    const run_report report = on.run_on({{{0}}, {{0}}, {{1}}});
+    CHECK(fact_of(report, "keeper of cache", "given_up") == 3);
+    CHECK(fact_of(report, "keeper of host memory", "given_up") == 0);
+    const auto facts = to_json(report)["facts"];
+    CHECK(facts["keeper of cache"]["given_up"] == 3);
+    CHECK(facts["keeper of host memory"]["given_up"] == 0);
+    CHECK(facts.size() == 2);
+}
+
 TEST_CASE("dropped experts are neither brought nor computed, and count as substituted") {
     bench on;
     trace_data data = toy::routing({{{0, 1}}, {{2, 1}}, {{0, 3}}}, 4, {0, 3}, false);

@@ -1,6 +1,7 @@
 // output.cpp - files and settings, as every command writes and reads them.
 #include "tools/moorage/output.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -54,6 +55,16 @@ std::string escaped(const std::string &document) {
 
 }  // namespace
 
+void secure_standard_descriptors() {
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+        // The lowest number that is free, which is this one. What is wrong with it stays an error:
+        // it cannot be read where it is input, nor written where it is output.
+        const int way = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (::open("/dev/null", way) < 0) ::open("/", O_RDONLY | O_DIRECTORY);
+    }
+}
+
 void print(std::string_view text) {
     const std::string shown = visible(text);
     if (std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size() && output_errno == 0)
@@ -103,6 +114,10 @@ int finish_output(int code) {
 
 status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i].second.empty())
+            return error{format("{} is given no name; give the file's, or - for standard output",
+                                outputs[i].first),
+                         true};
         for (size_t j = 0; j < i; ++j) {
             const auto &[first, one] = outputs[j];
             const auto &[second, other] = outputs[i];
