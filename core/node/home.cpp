@@ -74,6 +74,7 @@ private:
         tell_demand();
         return line_->next_pass();
     }
+    status taken_in() const;
     void take_requests(home_result &done);
     bool broken() const {
         return !faults_.fatal().empty() || where_->failed() || !source_->failure().empty();
@@ -268,9 +269,22 @@ void home_run::follow_plan() {
     }
 }
 
+// A run whose files are not those of the others would be computed from its own disk alone, and look
+// well. One that serves says so in /health, and waits for them.
+status home_run::taken_in() const {
+    if (options_.desk) return success();
+    const std::string why = node_.refused_by_all();
+    if (why.empty()) return success();
+    return error{
+        format("every node of the cluster refuses this one; {}; its own disk stands in for "
+               "nodes that are away, not for these",
+               why)};
+}
+
 result<home_result> home_run::drive() {
     caller_->connect(options_.connect_ns);
     home_result done;
+    if (const status taken = taken_in(); !taken) return taken.failure();
     if (options_.desk) take_requests(done);
     while (!options_.desk && next_pass()) {
         done.layer_steps += source_->layers();
@@ -283,6 +297,7 @@ result<home_result> home_run::drive() {
                      "go on with the host's default)"};
     if (where_->failed()) return error{where_->failure()};
     if (!source_->failure().empty()) return error{source_->failure()};
+    if (const status taken = taken_in(); !taken) return taken.failure();
     line_->finish(done.report);
     if (const status told = policies_.tell(done.report, faults_); !told) return told.failure();
     describe(done.report);
@@ -302,11 +317,9 @@ void home_run::take_requests(home_result &done) {
         source_->idle();  // what the pass has written shows
         desk.send();
         if (options_.after_pass) options_.after_pass(*caller_);
-        if (end_ns == MOORAGE_NEVER && options_.stop()) {
-            node_.connections().drain();
-            end_ns = steady_ns() + peer_node::drain_ns;
-        }
-        if (end_ns != MOORAGE_NEVER && (desk.idle() || steady_ns() > end_ns)) return;
+        if (end_ns == MOORAGE_NEVER && options_.stop()) end_ns = node_.drain_end_ns();
+        if (end_ns != MOORAGE_NEVER && desk.idle()) return;
+        if (steady_ns() > end_ns) return desk.end();
         node_.turn(passed ? 0 : look_ns);
     }
 }

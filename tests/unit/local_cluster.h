@@ -75,11 +75,12 @@ public:
     int end(size_t server, int signal) {
         const pid_t process = nodes_.at(server);
         nodes_.erase(server);
-        ::kill(process, SIGCONT);
-        ::kill(process, signal);
+        ::kill(-process, SIGCONT);  // the node and its supervisor
+        ::kill(signal == SIGKILL ? -process : process, signal);
         return program::wait(process);
     }
-    void pause(size_t server) { ::kill(nodes_.at(server), SIGSTOP); }
+    void pause(size_t server) { ::kill(-nodes_.at(server), SIGSTOP); }
+    std::string log(size_t server) const { return at.read(format("out{}", server)); }
     json status(size_t server) const {
         const auto text = http_get(status_address(server), "/status", 5'000'000'000);
         REQUIRE(text.ok());
