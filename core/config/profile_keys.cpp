@@ -61,6 +61,10 @@ constexpr key_row<device_profile> device_terms[] = {
     {"wake_ns", a_time,
      "until the thread that copies begins, unless all wait for the piece, with is_host",
      into<&device_profile::wake_ns>},
+    {"busy_link_slowdown", real(0, 4, share),
+     "while a copy is on the link towards it, what it computes takes 1 + so many times as long; "
+     "whole thousandths, not with is_host",
+     into<&device_profile::busy_link_slowdown>},
     {"logits_per_s", a_logits_rate, "from which the host draws tokens; 0: at no cost",
      into<&device_profile::logits_per_s>},
     {"greedy_logits_per_s", a_logits_rate,

@@ -124,6 +124,8 @@ device_profile device_of(const measured_machine &machine) {
             device.few_flops_per_s = 1 / line.slope;
             device.few_token_ns = to_ns(line.constant);
         }
+    // Not measured: as on the GPUs whose logs were read (decision 0049).
+    if (!machine.is_host) device.busy_link_slowdown = 0.21;
     device.kernel_ns = device.launch_ns;
     // What a GPU's other units do is not measured.
     if (machine.is_host) device.vector_flops_per_s = machine.operations_per_s;
@@ -249,6 +251,8 @@ profile_sources sources_of(const measured_machine &machine) {
     device["tile_tokens"] = how("an expert for 2 to 256 tokens, constant over slope of the line");
     device["vector_flops_per_s"] = device["flops_per_s"];
     device["kernel_ns"] = device["launch_ns"];
+    device["busy_link_slowdown"] =
+        "[G] as on an H100 and an H200 over PCIe 5: not measured by this command";
     device["expert_ns"] = how("small experts in one loop, at zero bytes");
     device["token_ns"] = how("small models run whole, many tokens in a pass, at zero operations");
     device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
