@@ -100,9 +100,16 @@ error failed(const std::filesystem::path &path, const char *what) {
     return {format("{}: cannot {}: {}", path.string(), what, std::strerror(errno))};
 }
 
+thread_local std::set<std::filesystem::path> *opened = nullptr;
+
 }  // namespace
 
+opened_files::opened_files(std::set<std::filesystem::path> &files)
+    : before_(std::exchange(opened, &files)) {}
+opened_files::~opened_files() { opened = before_; }
+
 result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
+    if (opened) opened->insert(path);
     // Non-blocking, so that a named pipe is refused below instead of waited for.
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return failed(path, "open");

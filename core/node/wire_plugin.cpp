@@ -112,7 +112,8 @@ result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry
                                         const node_plan &of, wire_calls calls) {
     const auto chosen = find_policy(policies, config.wire, "wire");
     if (!chosen) return chosen.failure();
-    auto made = instance::create(**chosen, config.wire.params, environment{.seed = config.seed});
+    auto made = instance::create(**chosen, config.wire.params,
+                                 environment{.seed = config.seed, .kind = "wire"});
     if (!made) return made.failure();
     moorage_limits none{};
     none.size = sizeof(none);

@@ -95,7 +95,9 @@ status policy_set::make_stage(const request &of, std::string_view kind, const en
         if (const auto same = find_policy(of.known, also, other); same && *same == &chosen)
             given.insert(given.end(), also.params.begin(), also.params.end());
     }
-    return make_instance(of, chosen, given, where, out);
+    environment its = where;
+    its.kind = kind;
+    return make_instance(of, chosen, given, its, out);
 }
 
 // A cache and a budget policy for each of several devices, which see that one alone.
@@ -125,6 +127,7 @@ status policy_set::make_host(const request &of) {
     if (!found) return found.failure();
     environment where = of.where;
     where.residency = of.host;
+    where.kind = "cache";
     return make_instance(of, **found, stage.params, where, stages_.host_cache);
 }
 

@@ -10,7 +10,6 @@
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
-#include "core/config/stage_policy.h"
 #include "core/dispatch/machine_table.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/host/surroundings.h"
@@ -446,8 +445,9 @@ void runner::log_switched(const guard &of, uint64_t &known) const {
 void runner::prepare_trace() {
     if (const status done = open_trace(); !done) return;
     const bool foreseen = std::ranges::any_of(stage_kinds, [&](const std::string_view kind) {
-        const auto found = find_policy(shared_.policies(), config_.stage(kind), kind);
-        return found && ((*found)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
+        // A library of the user's is opened in the row that names it, which it alone can end.
+        const policy *found = shared_.policies().find_bundled(config_.stage(kind).plugin, kind);
+        return found && (found->descriptor->needs & MOORAGE_NEEDS_FUTURE);
     });
     if (foreseen) shared_.coming(*trace_, config_.tokens);
 }

@@ -472,6 +472,9 @@ json to_json(const comparison &compared) {
     }
     json all = {{"title", compared.title}, {"results", std::move(results)}};
     if (!compared.failed.empty()) all["failed"] = failed_json(compared.failed);
+    if (!compared.interrupted.signal.empty())
+        all["interrupted"] = {{"signal", compared.interrupted.signal},
+                              {"rows", compared.interrupted.rows}};
     return all;
 }
 
