@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -34,7 +35,8 @@ constexpr command (*installers[])(parser &) = {
 constexpr command (*servers[])(parser &) = {install_node, install_load};
 
 // The options by which commands name what they write.
-constexpr const char *outputs[] = {"--json", "--html", "--timeline", "--out", "--answers"};
+constexpr const char *outputs[] = {"--json",     "--html", "--csv",    "--rows",
+                                   "--timeline", "--out",  "--answers"};
 
 // What this process was not given: memory, or a thread.
 int refused(const char *what, const char *limits) {
@@ -69,6 +71,9 @@ int supervised(const command &action, const given_values &files) {
     if (is_one_process()) return guarded(action);
     const core::ending how =
         core::supervise([&](const core::sender &) { return guarded(action); }, {});
+    if (!how.forked.empty())
+        core::log_warning(
+            core::format("{} made a second process of this one, which was ended", how.forked));
     if (how.finished) return how.exit_code;
     core::remove_partial_files(0);
     fail({how.text()});
@@ -82,6 +87,11 @@ int supervised(const command &action, const given_values &files) {
 }  // namespace
 
 int run(int argc, char **argv) {
+    // Asked for by scripts, again and again: no command needs to be known for it.
+    if (argc == 2 && std::string_view(argv[1]) == "--version") {
+        print("moorage " MOORAGE_VERSION "\n");
+        return finish_output(exit_ok);
+    }
     parser app("moorage: Mixture-of-Experts models whose experts do not fit in fast memory",
                "moorage");
     app.require_subcommand(1);
@@ -111,6 +121,7 @@ int run(int argc, char **argv) {
             without.push_back(leaf);
         }
     if (const auto told = app.parse(argc, argv)) return *told;
+    keep_output_apart();
     if (verbose) core::set_log_level(core::log_level::info);
     const given_values files = app.given(outputs);
     if (const core::status distinct = check_outputs(files); !distinct)

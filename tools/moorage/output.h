@@ -22,6 +22,14 @@ namespace moorage::tool {
 // is taken, so that no file or pipe of the program's own gets such a number and what is written
 // there.
 void secure_standard_descriptors();
+// From now on what is printed goes to standard output as it is now, and what others write there, a
+// policy say, goes to standard error: a report stays what it is.
+void keep_output_apart();
+// Ends the process by the signal that interrupted its rows, once all that there is was written. The
+// exit code is for a process that the signal does not end.
+int end_interrupted(int signal);
+// "SIGINT"
+std::string name_of_signal(int signal);
 // To standard output. A failure is kept for finish_output().
 void print(std::string_view text);
 bool output_failed();
