@@ -9,6 +9,7 @@
 namespace visible_test {
 
 using moorage::core::visible;
+using moorage::core::with_short_words;
 
 namespace {
 
@@ -46,6 +47,22 @@ TEST_CASE("bytes that are no UTF-8 are replaced one by one") {
     CHECK(visible("\xF4\x90\x80\x80") == mark + mark + mark + mark);  // above the last
     CHECK(visible("\xE6\x97") == mark + mark);                        // cut off
     CHECK(visible("\xE6\x97\x1b") == mark + mark + "␛");
+}
+
+TEST_CASE("of a word that nobody meant the beginning and the end are shown") {
+    const std::string long_word(5000, 'a'), path(400, 'p');
+    CHECK(with_short_words("no policy " + path + ", nor x") == "no policy " + path + ", nor x");
+    CHECK(with_short_words("no policy " + long_word + " and\n" + long_word) ==
+          "no policy " + std::string(150, 'a') + "[4700 bytes more]" + std::string(150, 'a') +
+              " and\n" + std::string(150, 'a') + "[4700 bytes more]" + std::string(150, 'a'));
+    // Letters of two bytes are not torn.
+    std::string letters = "x";
+    for (int i = 0; i < 300; ++i) letters += "\u00fc";
+    const std::string cut = with_short_words(letters);
+    CHECK(visible(cut) == cut);
+    CHECK(cut.find("bytes more]") != std::string::npos);
+    CHECK(with_short_words("") == "");
+    CHECK(with_short_words(" \n ") == " \n ");
 }
 
 }  // namespace visible_test
