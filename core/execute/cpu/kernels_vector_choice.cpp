@@ -1,4 +1,4 @@
-// kernels_vector_choice.cpp - the vector instruction sets that this processor has, and the one in use.
+// kernels_vector_choice.cpp - the vector instruction sets of this processor, and the one in use.
 #include "core/execute/cpu/kernels_targets.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
