@@ -1,10 +1,32 @@
-// Goal: nothing that a terminal would obey passes, and nothing else changes. Method: every code
-// point and every byte, against the definitions of Unicode and UTF-8.
+// Goal: nothing that a terminal would obey passes, and nothing else changes; what is written is
+// formatted by the host's function, whatever comes with an argument. Method: every code point and
+// every byte, against the definitions of Unicode and UTF-8; an argument with a format() of its own.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
+#include <string_view>
 
+#include "core/base/text.h"
 #include "core/base/visible.h"
+
+// As std::string has std::format() beside it where the compiler's library has <format>.
+namespace visible_test::elsewhere {
+
+template <class T>
+struct allocator : std::allocator<T> {
+    using std::allocator<T>::allocator;
+    template <class Other>
+    allocator(const allocator<Other> &) {}
+};
+using text = std::basic_string<char, std::char_traits<char>, allocator<char>>;
+
+template <class... Values>
+std::string format(std::string_view, Values &&...) {
+    return "formatted elsewhere";
+}
+
+}  // namespace visible_test::elsewhere
 
 namespace visible_test {
 
@@ -63,6 +85,11 @@ TEST_CASE("of a word that nobody meant the beginning and the end are shown") {
     CHECK(cut.find("bytes more]") != std::string::npos);
     CHECK(with_short_words("") == "");
     CHECK(with_short_words(" \n ") == " \n ");
+}
+
+TEST_CASE("an argument's own format() is not asked") {
+    using moorage::core::format;
+    CHECK(format("{} {}", elsewhere::text("here"), std::string("and here")) == "here and here");
 }
 
 }  // namespace visible_test
