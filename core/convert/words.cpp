@@ -132,9 +132,11 @@ word_list list_of(const words_json &root, uint32_t vocabulary) {
     }
     if (made.tokens.size() < vocabulary)
         place(vocabulary - 1, format("[PAD{}]", vocabulary - 1), unused);
-    if (model.contains("unk_token") && model["unk_token"].is_string())
+    if (model.contains("unk_token") && model["unk_token"].is_string()) {
+        const std::string unknown_token = model["unk_token"].get<std::string>();
         for (size_t id = 0; id < made.tokens.size(); ++id)
-            if (made.tokens[id] == model["unk_token"]) made.kinds[id] = unknown;
+            if (made.tokens[id] == unknown_token) made.kinds[id] = unknown;
+    }
     read_merges(model.at("merges"), made);
     return made;
 }
