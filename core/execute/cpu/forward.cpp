@@ -22,6 +22,7 @@ void forward::operator()(const pass &tokens) {
         for (size_t token = 0; token < count; ++token)
             rule_.choose(logits.subspan(token * experts, experts), correction,
                          {&chosen_[token * top_k], top_k}, {&weights_[token * top_k], top_k});
+        if (watcher_) watcher_(layer, chosen_);
         compute_.route(chosen_, weights_);
         distinct_ = chosen_;
         std::ranges::sort(distinct_);
