@@ -201,9 +201,10 @@ void sources_of_gpu(profile_sources &all, How &&how) {
     auto &node = all.of["node"];
     node["memory_bytes_per_s"] =
         how("experts computed by the CPU and copied at the same time, both summed");
-    node["cpu_bytes_per_s"] = how("experts of one token by the CPU, from pinned memory");
+    node["cpu_bytes_per_s"] =
+        how("four experts of one token by the CPU behind the GPU's attention, by bytes: slope");
     node["cpu_flops_per_s"] = how("an expert for more and more tokens by the CPU");
-    node["cpu_issue_ns"] = how("one small expert by the CPU at zero bytes, both ways included");
+    node["cpu_issue_ns"] = how("of each of these at zero bytes, hand-over both ways included");
 }
 
 // Of what only a CPU's executor does.
@@ -398,6 +399,8 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
     add_timed(lines, "a token of few beside the first, likewise", "operations", machine.few_layers,
               false);
     add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
+    add_timed(lines, "an expert on the CPU, of four for one token behind attention, by bytes", "",
+              machine.cpu_experts, true);
     add_timed(lines, "a token drawn, by its logits", "logits", machine.draws, false);
     add_timed(lines, "the most probable token, by its logits", "logits", machine.picks, false);
     add_timed(lines, "attention of one token, by positions looked back on", "positions",
