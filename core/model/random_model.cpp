@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/machine_limits.h"
 #include "core/base/memory_block.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
@@ -146,7 +147,7 @@ void fill_all(std::byte *base, const std::vector<filling> &fillings, uint64_t se
         for (size_t at; (at = next.fetch_add(1)) < fillings.size();) fill(base, fillings[at], seed);
     };
     const size_t wanted = std::min<size_t>(
-        {std::max(1u, std::thread::hardware_concurrency()), threads_max, fillings.size()});
+        {usable_processors(), threads_max, fillings.size()});
     std::vector<std::jthread> helpers;
     for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
     work();

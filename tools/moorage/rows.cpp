@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/machine_limits.h"
 #include "core/host/ending.h"
 #include "core/host/library.h"
 #include "core/host/supervise.h"
@@ -80,8 +80,7 @@ int run_rows(size_t count, const rows_options &options,
         for (const size_t i : missing) end(i, received(sent(work(i))));
         return 0;
     }
-    const uint32_t at_once =
-        options.at_once != 0 ? options.at_once : std::max(1u, std::thread::hardware_concurrency());
+    const uint32_t at_once = options.at_once != 0 ? options.at_once : usable_processors();
     const auto child = [&](size_t job, const sender &out) {
         out(sent(work(missing[job])));
         return exit_ok;

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/machine_limits.h"
 #include "core/config/stage_policy.h"
 #include "core/pipeline/own_routing.h"
 #include "core/pipeline/prepare.h"
@@ -42,7 +42,7 @@ uint32_t jobs_for(const std::vector<run_config> &configs, uint32_t wanted) {
     // What is measured must have the machine to itself.
     const bool measured =
         std::ranges::any_of(configs, [](const run_config &one) { return one.runs_on().real; });
-    return measured ? 1 : std::max(1u, std::thread::hardware_concurrency());
+    return measured ? 1 : usable_processors();
 }
 
 class many_runs {
