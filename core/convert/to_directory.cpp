@@ -217,8 +217,11 @@ result<std::vector<side_file>> side_files(const convert_request &what, const mod
         result<std::string> words = words_of(*opened);
         if (!words) return words.failure();
         if (!words->empty()) files.push_back({"tokenizer.json", std::move(*words)});
-        if (!of.generation().end_ids.empty()) {
-            const json ends = {{"eos_token_id", of.generation().end_ids}};
+        std::vector<int32_t> end_ids = of.generation().end_ids;
+        const std::vector<int32_t> &named_ids = of.generation().named_end_ids;
+        end_ids.insert(end_ids.end(), named_ids.begin(), named_ids.end());
+        if (!end_ids.empty()) {
+            const json ends = {{"eos_token_id", end_ids}};
             files.push_back({"generation_config.json", ends.dump(2) + "\n"});
         }
         gguf_reader in(*opened, "tokenizer.");

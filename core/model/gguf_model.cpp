@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/gguf_config.h"
+#include "core/model/gguf_ends.h"
 #include "core/model/gguf_reader.h"
 #include "core/model/gguf_weights.h"
 #include "core/model/weight_values.h"
@@ -78,6 +79,9 @@ private:
                 end && std::ranges::find(generation_.end_ids, *end) == generation_.end_ids.end())
                 generation_.end_ids.push_back(*end);
         if (in.failed()) return in.failure();
+        for (const int32_t id : named_ends_of(files_.metadata(), config_.vocabulary))
+            if (std::ranges::find(generation_.end_ids, id) == generation_.end_ids.end())
+                generation_.named_end_ids.push_back(id);
         return success();
     }
 

@@ -28,7 +28,10 @@ namespace moorage::core {
 // generation_config.json; what is missing there keeps these values.
 struct generation_config {
     std::vector<int32_t> end_ids;  // of config.json where generation_config.json has none
-    int32_t begin_id = -1;         // -1: none
+    // Of a GGUF file, which names no more than three ends: control tokens whose names say that a
+    // turn or a text is over. Without those of end_ids.
+    std::vector<int32_t> named_end_ids;
+    int32_t begin_id = -1;  // -1: none
     bool sample = false;
     double temperature = 1, top_p = 1;
     uint32_t top_k = 0;  // 0: all
