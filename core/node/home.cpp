@@ -7,12 +7,14 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/base/visible.h"
 #include "core/dispatch/machine_table.h"
 #include "core/execute/cpu/cpu_executor.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/policy_set.h"
 #include "core/pipeline/run_hardware.h"
+#include "core/pipeline/text_ends.h"
 #include "core/pipeline/texts.h"
 #include "core/source/model_source.h"
 #include "core/store/ledger.h"
@@ -91,6 +93,7 @@ private:
     std::vector<std::string> warnings_;
     const opened_model *opened_ = nullptr;
     text_job job_;
+    std::unique_ptr<stop_watch> stops_;
     std::unique_ptr<model_source> source_;
     run_hardware hardware_;
     std::unique_ptr<cpu_model> compute_;
@@ -139,8 +142,16 @@ status home_run::make_source() {
     options.batch = config_.batch;
     options.prefill = config_.prefill;
     options.tokens = config_.tokens;
-    options.how = {config_.temperature, config_.top_p, config_.sample_top_k, config_.seed};
-    if (config_.stop) options.end_ids = of.generation().end_ids;
+    options.how = sampling_of(config_);
+    auto stops = end_texts(config_, of, opened_->words.get(), options);
+    if (!stops) return stops.failure();
+    stops_ = std::move(*stops);
+    if (stops_ && options_.desk)
+        return error{format("[source] stop: a node sends tokens and ends at tokens alone, and "
+                            "\"{}\" is no special token's name; leave it to who asks, moorage "
+                            "generate --node NAME --stop TEXT",
+                            visible(stops_->stops().front())),
+                     true};
     options.on_token = options_.on_token;
     if (request_desk *const desk = options_.desk) {
         options.more = [desk](model_request &out) { return desk->next(out); };
@@ -332,7 +343,8 @@ void home_run::describe(run_report &report) const {
     report.lossy = policies_.lossy();
     report.warnings = warnings_;
     if (!options_.desk)
-        report.text = report_of(job_, *source_, opened_->words.get(), node_.plan().model_name);
+        report.text =
+            report_of(job_, *source_, opened_->words.get(), node_.plan().model_name, stops_.get());
     report.requests = source_->requests().size();
     const caller_figures &calls = caller_->figures();
     json &all = *report.config;

@@ -123,8 +123,7 @@ private:
                            options_.silence_ns / 1'000'000'000);
         }
         for (const auto &[request, why] : late) {
-            if (link *const to = links_.to(requests_[request].home))
-                links_.send(*to, links_.take_memory(), message_kind::cancel, request + 1);
+            cancel(request);
             end(request, load_end::late, why + how_far(request));
         }
     }
@@ -154,6 +153,11 @@ private:
         const size_t written = outcomes_[request].written.size();
         if (written == 0) return "";
         return format("; {} of {} tokens had come", written, requests_[request].of.new_tokens);
+    }
+
+    void cancel(size_t request) {
+        if (link *const home = links_.to(requests_[request].home))
+            links_.send(*home, links_.take_memory(), message_kind::cancel, request + 1);
     }
 
     void ready(link &) override {}
@@ -192,7 +196,9 @@ private:
         out.queued_us = news.queued_us;
         out.number = of.header.request;
         if (options_.on_tokens && !news.ids.empty()) options_.on_tokens(request, news.ids);
-        if (news.last) end(request, load_end::answered, "");
+        const bool cut = !news.last && options_.has_enough && options_.has_enough(request);
+        if (news.last || cut) end(request, load_end::answered, "");
+        if (cut) cancel(request);
     }
     void gone(link &which) override {
         std::vector<size_t> lost;

@@ -55,6 +55,8 @@ struct load_options {
     std::function<bool()> stop = {};  // asked now and then
     // Sees what came of a request, as it comes.
     std::function<void(size_t request, std::span<const int32_t> ids)> on_tokens = {};
+    // Asked of a request after on_tokens: nobody wants the rest. It is cancelled, and answered.
+    std::function<bool(size_t request)> has_enough = {};
     // Sees a request that has ended, in order of their ends.
     std::function<void(size_t request, const load_outcome &)> on_end = {};
 };

@@ -113,8 +113,8 @@ void model_source::take_one(stream &one, const pass_token &token, std::span<cons
         sum.nll_sum += negative_log_likelihood(logits, id);
     };
     if (request.new_tokens == 0) return add_score(request.ids[token.position + 1]);
-    const int32_t id = sampler_(logits, one.draws);
     std::vector<int32_t> &text = written_[token.request - first_];
+    const int32_t id = sampler_(logits, one.draws, request.ids, text);
     const std::vector<int32_t> &ends = options_.end_ids;
     if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
         end(one);
@@ -124,7 +124,8 @@ void model_source::take_one(stream &one, const pass_token &token, std::span<cons
     if (options_.score_written) add_score(id);
     one.next_id = id;
     if (options_.on_token) options_.on_token(token.request, id);
-    if (text.size() == request.new_tokens) end(one);
+    const bool has_stopped = options_.ends_text && options_.ends_text(token.request, id);
+    if (has_stopped || text.size() == request.new_tokens) end(one);
 }
 
 void model_source::add_token(pass &out, stream &one, uint32_t index, bool decoding) {

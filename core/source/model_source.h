@@ -32,6 +32,8 @@ struct model_source_options {
     uint64_t tokens = 0;     // computed in all, at most; 0: no limit
     sampling how = {};
     std::vector<int32_t> end_ids = {};  // end a continuation
+    // Whether a request's text has come to its end with this token; after on_token.
+    std::function<bool(uint64_t request, int32_t id)> ends_text = {};
     bool predict = false;               // next-layer predictions are computed
     bool score_written = false;         // what is written is scored, too
     // Sees every new token of a request, in order.

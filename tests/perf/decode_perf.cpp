@@ -185,7 +185,7 @@ void decode_run(benchmark::State &state) {
     config.prompts = {"The president said that the"};
     config.max_tokens = 400;
     config.prefill = 512;
-    config.stop = false;
+    config.stop.at_model_ends = false;
     config.threads = threads_wanted();
     if (!shared.scan({}).ok()) return state.SkipWithError("no policies");
     std::vector<double> tpot_ms;

@@ -123,6 +123,13 @@ TEST_CASE("homes are loaded, a request is followed over nodes, the page is serve
     CHECK(asked.code == 0);
     CHECK(asked.out == alone.out);
     CHECK(asked.says("40 tokens written by one, first after "));
+    // Where a text ends is the asker's to say: within it, and at a token.
+    const std::string text = alone.out.substr(0, alone.out.size() - 1), stop = text.substr(60, 5);
+    const ended cut =
+        all.generate("-q --cluster " + all.file + " --node one --stop '" + stop + "'");
+    CHECK(cut.code == 0);
+    CHECK(cut.out == text.substr(0, text.find(stop, 18)) + "\n");
+    CHECK(cut.out == all.generate("-q --stop '" + stop + "'").out);
     const ended both = all.generate("-q --prompt 'It was' --cluster " + all.file + " --node two");
     CHECK(both.out == all.generate("-q --prompt 'It was'").out);
     all.end(1, SIGKILL);
@@ -289,7 +296,10 @@ TEST_CASE("what is wrong is said, with what to do") {
     refused(ask + "one", "a node of --cluster");
     refused(ask + "one --server one --cluster " + all.file, "in place of --server");
     refused(ask + "too --cluster " + all.file, "there is no server too; did you mean two");
-    refused(ask + "one --temperature 1 --cluster " + all.file, "as [source] of its own file");
+    refused(ask + "one --temperature 1 --cluster " + all.file, "leave --temperature out");
+    refused(ask + "one --seed 4 --cluster " + all.file, "as [source] of its own file");
+    refused(ask + "one --set source.min_p=0.1 --cluster " + all.file,
+            "leave --set source.min_p out");
     refused(ask + "one --report --cluster " + all.file, "leave it out");
     refused("run " + home + "/configs/quickstart.toml --set wire.plugin=tcp", "leave [wire] out");
     all.start(0);
