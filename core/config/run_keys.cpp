@@ -161,8 +161,8 @@ constexpr of_run plugins_list[] = {
      "was (locale, directory, signals, umask)",
      into<&run_config::guard_calls>},
     {"call_limit_ms", whole(0, 86'400'000, ms),
-     "a call that takes longer is ended, and its policy named (30 times as long: the plan of a "
-     "placement); 0: no limit",
+     "a call that takes longer is ended, and its policy named (30 times as long, of processor "
+     "time: the plan of a placement); 0: no limit",
      into<&run_config::call_limit_ms>},
 };
 

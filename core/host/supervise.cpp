@@ -12,6 +12,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -30,10 +31,11 @@ using ms = std::chrono::milliseconds;
 
 constexpr int passed_signals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr ms tick = 50ms;
-constexpr ms patience = 300ms;  // between asking a child to end and ending it
-constexpr ms stop_max = 200ms;  // that a child may be stopped
-constexpr ms insistence = 1s;   // who asks again after it wants the end at once
+constexpr ms patience = 300ms;              // between asking a child to end and ending it
+constexpr ms stop_max = 200ms;              // that a child may be stopped
+constexpr ms insistence = 1s;               // who asks again after it wants the end at once
 constexpr uint32_t plan_limit_factor = 30;  // plans of placements are searched for, outside of runs
+constexpr uint64_t plan_idle_share = 100;   // it computes where it has 1 % of a processor
 // So many calls of policies in one layer step, or outside of steps, for as long as one call may
 // take: it does not end. A step of 60 experts of 17 MB in pieces of 16 KiB has 65,000.
 constexpr uint64_t step_calls_max = 200'000;
@@ -80,6 +82,31 @@ private:
     struct sigaction before_[std::size(passed_signals)];
 };
 
+// Of all threads of a process; 0 where it cannot be had.
+uint64_t processor_time_ns(pid_t process) {
+    clockid_t clock;
+    timespec time;
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// A search for a plan may take so much processor time: beside other programs it takes longer, and
+// plans the same. One that hardly computes for as long hangs.
+bool overran_plan(child_process &child, ms passed, bool begins, ms limit) {
+    const uint64_t before_ns = child.processor_ns;
+    child.processor_ns = processor_time_ns(child.process);
+    if (begins) {
+        child.plan_begun_ns = child.processor_ns;
+        child.plan_idle = ms{0};
+        return false;
+    }
+    const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(passed).count());
+    const bool computes = (child.processor_ns - before_ns) * plan_idle_share > ns;
+    child.plan_idle = computes ? ms{0} : child.plan_idle + passed;
+    const std::chrono::nanoseconds taken(child.processor_ns - child.plan_begun_ns);
+    return taken >= limit || child.plan_idle >= limit;
+}
+
 // A call that stands: the same call as before, longer than allowed.
 uint32_t overrun_call(child_process &child, ms passed) {
     const call_board &page = *child.page;
@@ -88,8 +115,12 @@ uint32_t overrun_call(child_process &child, ms passed) {
     const bool stands = entry != entry_point::none && calls == child.call_seen;
     child.call_stood = stands ? child.call_stood + passed : ms{0};
     child.call_seen = calls;
-    const uint32_t limit =
-        page.call_limit_ms * (entry == entry_point::placement_plan ? plan_limit_factor : 1);
+    if (entry == entry_point::placement_plan) {
+        const uint32_t plan_limit = page.call_limit_ms * plan_limit_factor;
+        const bool overran = overran_plan(child, passed, !stands, ms{plan_limit});
+        return plan_limit != 0 && overran ? plan_limit : 0;
+    }
+    const uint32_t limit = page.call_limit_ms;
     return limit != 0 && child.call_stood >= ms{limit} ? limit : 0;
 }
 
