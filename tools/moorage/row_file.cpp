@@ -75,6 +75,15 @@ std::string sum_of_file(const std::filesystem::path &file, uintmax_t size) {
     return sum = content.text();
 }
 
+// Not standard output, nor a device or a pipe, beside which no file has a place.
+bool is_file_name(const std::string &output) {
+    std::error_code failed;
+    if (output.empty() || output == "-") return false;
+    const auto type = std::filesystem::status(output, failed).type();
+    return type == std::filesystem::file_type::not_found ||
+           type == std::filesystem::file_type::regular;
+}
+
 // What a run opens before its first pass, but traces and models.
 void open_inputs(const run_config &config, run_resources &shared) {
     const std::filesystem::path base = config.file.parent_path();
@@ -165,8 +174,7 @@ result<row_file> row_file::open(const row_file_options &options,
     made.is_named_ = !options.file.empty();
     made.path_ = options.file;
     for (const std::string &output : outputs)
-        if (made.path_.empty() && !output.empty() && output != "-")
-            made.path_ = output + ending_of_rows;
+        if (made.path_.empty() && is_file_name(output)) made.path_ = output + ending_of_rows;
     if (made.path_.empty() && options.resume)
         return error{"--resume: no file has rows to go on from; name it with --rows FILE", true};
     if (made.path_.empty()) return made;
@@ -175,6 +183,8 @@ result<row_file> row_file::open(const row_file_options &options,
     const int fresh = options.resume ? 0 : O_TRUNC;
     made.file_ =
         ::open(made.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
+    // What is wrong with the place of an output is told once it is written.
+    if (made.file_ < 0 && !made.is_named_ && !options.resume) return row_file();
     if (made.file_ < 0)
         return error{format("{}: rows cannot be kept: {}; name another file with --rows",
                             made.path_.string(), std::strerror(errno))};
