@@ -10,6 +10,7 @@
 #include "core/base/visible.h"
 #include "core/dispatch/machine_table.h"
 #include "core/execute/cpu/cpu_executor.h"
+#include "core/host/call.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/policy_set.h"
@@ -376,6 +377,7 @@ status serve_home(const run_config &config, run_resources &shared, peer_node &at
         const uint64_t taken = options.desk->figures().taken;
         const auto done = one.drive();
         if (done) return success();
+        note_no_step();  // the one that broke off is no longer at work
         log_error(format("node: a run broke off: {}", done.failure().text));
         options.desk->fail(done.failure().text);
         // Nothing was asked and yet it broke: it would again.
