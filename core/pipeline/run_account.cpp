@@ -24,7 +24,7 @@ void run_account::begin(executor &of) {
 
 void run_account::pass_begins(const pass &of, uint64_t now_ns) {
     for (const pass_token &token : of.tokens)
-        if (token.position == 0)
+        if (token.position == 0 && !token.again)
             emitted_ns_[token.stream] =
                 token.arrived_ns == MOORAGE_NEVER ? now_ns : token.arrived_ns;
 }

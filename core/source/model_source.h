@@ -100,10 +100,13 @@ private:
         bool live = false;
         uint64_t request = 0;
         uint32_t position = 0;  // next to be computed
-        int32_t next_id = -1;   // beyond the prompt: written last
+        uint32_t computed = 0;  // positions, under the rotations of `scaling` or before
+        uint64_t scaling = 0;   // rope_scaling_of() its text
         random_stream draws{0, 0};
     };
     const model_request &asked(uint64_t request) const { return requests_[request - first_]; }
+    // Of the text up to the token at `position`, prompts and texts to score as a whole.
+    uint64_t length_of(const stream &one, uint32_t position) const;
     void end(stream &one);
     void forget();
     void take_results();

@@ -34,6 +34,8 @@ private:
 };
 
 // `ids` as the tokens of one stream from position `first` on, all with logits or only the last.
-pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs);
+// `length`: of the text that they are a piece of; 0: it ends with them.
+pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs,
+                 uint32_t length = 0);
 
 }  // namespace moorage::core
