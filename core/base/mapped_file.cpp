@@ -15,6 +15,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/foreign_file.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -134,6 +135,12 @@ result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
             return failure;
         }
         mapped.data_ = static_cast<const std::byte *>(address);
+    }
+    const std::string pointer = foreign_pointer(
+        mapped.size_ > foreign_bytes ? std::span<const std::byte>() : mapped.bytes());
+    if (!pointer.empty()) {
+        ::close(file);
+        return error{format("{}: {}", path.string(), pointer)};
     }
     mapped.record_ = enter(path, kept_open(file), about, mapped.data_);
     return mapped;

@@ -182,7 +182,7 @@ result<json> read_config(const convert_request &what, const model &of) {
     }
     const auto file = mapped_file::open(what.in / "config.json");
     if (!file) return file.failure();
-    return parse_json({reinterpret_cast<const char *>(file->bytes().data()), file->bytes().size()});
+    return read_json({reinterpret_cast<const char *>(file->bytes().data()), file->bytes().size()});
 }
 
 result<std::string> config_text(const convert_request &what, const model &of, weight_type type) {
@@ -200,7 +200,7 @@ result<std::string> config_text(const convert_request &what, const model &of, we
                                             {"fmt", "e4m3"},
                                             {"activation_scheme", "dynamic"},
                                             {"weight_block_size", {128, 128}}};
-    std::string text = config->dump(2) + "\n";
+    std::string text = bare_odd_numbers(config->dump(2) + "\n");
     const auto again = parse_model_config(text, "config.json");
     if (!again) return again.failure();
     if (const std::string difference = difference_of(of.config(), *again); !difference.empty())

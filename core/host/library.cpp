@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/foreign_file.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/host/call.h"
@@ -263,7 +264,9 @@ status open_module(loaded &fresh) {
         note_library(content.path.string(), reinterpret_cast<const void *>(door));
         return read_module(door(), content);
     } catch (const std::exception &failure) {
-        return error{format("cannot be loaded: {}", loader_text(failure.what()))};
+        const std::string mount = noexec_text(file);
+        return error{format("cannot be loaded: {}{}", loader_text(failure.what()),
+                            mount.empty() ? "" : "; " + mount)};
     }
 }
 

@@ -222,10 +222,12 @@ private:
     }
 
     void read_experts(json &config) {
+        if (!in_.count("expert_count").value_or(0) && !in_.failed())
+            in_.fail("expert_count",
+                     "is 0 or missing: a dense model, whose layers have no "
+                     "experts; models with experts are supported");
         config["num_experts"] = needed("expert_count");
         config["num_experts_per_tok"] = needed("expert_used_count");
-        if (config["num_experts"] == 0)
-            in_.fail("expert_count", "is 0; models with experts are supported");
         const uint64_t inner = expert_rows();
         const auto said = in_.count("expert_feed_forward_length");
         if (said && *said != 0 && inner != 0 && *said != inner)
@@ -362,6 +364,11 @@ private:
                                 name));
                 return values;
             }
+            if (!found->other_type.empty()) {
+                in_.fail(format("tensor {} is of type {}; supported are {}", name,
+                                found->other_type, supported_gguf_types()));
+                return values;
+            }
             values.resize(found->shape[0]);
             read_row(packed_matrix(found->type, 1, static_cast<uint32_t>(values.size()),
                                    found->bytes.data()),
@@ -387,8 +394,11 @@ namespace {
 
 error unknown_architecture(const gguf_files &of) {
     const auto name = gguf_text(of.metadata(), "general.architecture");
-    return error{format("{}: general.architecture is {}; supported are {}", of.place(),
+    const bool dense =
+        name && !gguf_count(of.metadata(), format("{}.expert_count", *name)).value_or(0);
+    return error{format("{}: general.architecture is {}{}; supported are {}", of.place(),
                         name ? shown(*name) : "missing",
+                        dense ? ", a dense model, whose layers have no experts" : "",
                         fmt::join(known_gguf_architectures(), ", "))};
 }
 

@@ -61,7 +61,10 @@ void read_generation(config_reader &reader, uint32_t vocabulary, generation_conf
     out.sample = reader.flag({"do_sample"}, out.sample);
     out.temperature = reader.number({"temperature"}, 0, 1e6, out.temperature);
     out.top_p = reader.number({"top_p"}, 0, 1, out.top_p);
-    out.top_k = reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
+    // -1 is another spelling of 0: any number of tokens.
+    const json *top_k = reader.find({"top_k"});
+    out.top_k =
+        top_k != nullptr && *top_k == -1 ? 0 : reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
 }
 
 class model_directory final : public model {
@@ -120,6 +123,7 @@ private:
         const architecture &row = *find_architecture(config_.architecture);
         stored_weights supply(config_, row, shards_, owned_);
         weights_ = weight_binding(config_, row, supply, parts).bind();
+        if (const status found = shards_.check_found(); !found) return found;
         if (supply.failed()) return supply.failure();
 
         config_.part_unit = part_unit_of(config_, weights_);

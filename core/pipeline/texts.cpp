@@ -25,16 +25,9 @@ std::string shown(const json &value) {
 }
 
 result<json> parse(std::string_view text, const std::string &name) {
-    try {
-        return parse_json(text);
-    } catch (const json::exception &about) {
-        // The library's text begins with its own id in brackets.
-        const std::string what = about.what();
-        const size_t from = what.find("] ");
-        return error{format("{}: not valid JSON: {}", name,
-                            from == std::string::npos ? what : what.substr(from + 2)),
-                     true};
-    }
+    result<json> root = read_json(text);
+    if (!root) return error{format("{}: not valid JSON: {}", name, root.failure().text), true};
+    return root;
 }
 
 class job_builder {
