@@ -123,13 +123,13 @@ constexpr of_run source_list[] = {
 };
 
 constexpr of_run memory_list[] = {
-    {"experts", amount(experts_max),
+    {"experts", amount(experts_max, "bytes"),
      "cache slots, in whole experts; this or bytes, and --set of one replaces the other", by_hand,
      "as many as fit, of a model or on a real executor"},
     {"bytes", whole(1, bytes_max, bytes), "of cache slots, in place of experts", by_hand},
     {"device_experts", other("a list of counts of experts, one for each of [hardware] devices"),
      "slots of each device, in place of experts and bytes", by_hand, "divided by their room"},
-    {"host_experts", amount(experts_max),
+    {"host_experts", amount(experts_max, "host_bytes"),
      "experts that host memory holds, the others are read from disk when they are needed; on "
      "executor cpu in place of experts",
      by_hand, "all"},
@@ -185,11 +185,11 @@ constexpr of_run router_list[] = {
 };
 
 constexpr key_row<cluster_config> placement_list[] = {
-    {"interval_s", real(0, 1e9, s), "between decisions while a run goes on; 0: never again",
-     into<&cluster_config::interval_s>},
-    {"window_s", real_above(0, 1e9, s), "half-life of the statistics it decides by",
-     into<&cluster_config::window_s>},
-    {"migration_bytes_per_s", real(0, 1e15, bytes_per_s),
+    {"interval_s", usually(real(0, 1e9, s), 1e-6, 1e8, "ms"),
+     "between decisions while a run goes on; 0: never again", into<&cluster_config::interval_s>},
+    {"window_s", usually(real_above(0, 1e9, s), 1e-6, 1e8, "ms"),
+     "half-life of the statistics it decides by", into<&cluster_config::window_s>},
+    {"migration_bytes_per_s", usually(real(0, 1e15, bytes_per_s), 1e3, 1e14, "GB/s"),
      "that a device may receive for migration; 0: what the links leave",
      into<&cluster_config::migration_bytes_per_s>},
     {"migration_delay_max", real_above(0, 1e3),
