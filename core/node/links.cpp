@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
+#include "core/node/fingerprint.h"
 
 namespace moorage::core {
 
@@ -261,12 +262,16 @@ void links::answer_ping(link &from, const frame &of) {
 }
 
 refusal_reason links::differs(const greeting &theirs, uint64_t epoch, std::string &text) const {
-    const auto both = [&](const char *what, auto its, auto ours) {
-        text = format("{} {:x} is the caller's, {:x} this node's; start both with the same files",
-                      what, its, ours);
+    const auto both = [&](const char *what, auto its, auto ours, const std::string &keys) {
+        text = format(
+            "{} {:x} is the caller's, {:x} this node's: {} differ; start both with the "
+            "same files",
+            what, its, ours, keys);
     };
     if (theirs.cluster != plan_.cluster)
-        return both("cluster", theirs.cluster, plan_.cluster), refusal_reason::cluster;
+        return both("cluster", theirs.cluster, plan_.cluster,
+                    differing_key(theirs.cluster, plan_.cluster)),
+               refusal_reason::cluster;
     if (theirs.model != plan_.model || theirs.sizes.layers != plan_.sizes.layers ||
         theirs.sizes.experts != plan_.sizes.experts || theirs.sizes.hidden != plan_.sizes.hidden) {
         text = format(
@@ -279,7 +284,9 @@ refusal_reason links::differs(const greeting &theirs, uint64_t epoch, std::strin
     }
     // Of two epochs both may be in force for a moment; of one there is one plan.
     if (epoch == plan_.epoch && theirs.plan != plan_.plan)
-        return both("plan", theirs.plan, plan_.plan), refusal_reason::epoch;
+        return both("plan", theirs.plan, plan_.plan,
+                    "[placement], or servers' memory and workloads in [cluster],"),
+               refusal_reason::epoch;
     if (draining_) return text = "this node takes no more calls", refusal_reason::draining;
     return refusal_reason::none;
 }
