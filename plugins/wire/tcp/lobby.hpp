@@ -82,7 +82,9 @@ public:
         waiting_.push_back(who);
         ++of.all, ++of.silent;
         desk_.short_of_memory.guard(who, [&] { listen_to(*who); });
-        if (!waiting_.empty() && !ticking_) tick();
+        desk_.short_of_memory.guard(shared_from_this(), [&] {
+            if (!waiting_.empty() && !ticking_) tick();
+        });
     }
     // Somebody silent gives its descriptor back. False: nobody is there.
     bool give_way() {
