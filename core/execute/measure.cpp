@@ -78,6 +78,15 @@ double layer_constant(const measured_machine &machine) {
     return std::max(fit_line(machine.token_layers).constant - experts - of_pass, 0.0);
 }
 
+static void set_cache(device_profile &device, const measured_machine &machine) {
+    const cache_figures cache = cache_of(machine);
+    device.cache_bytes = cache.bytes;
+    device.cache_bytes_per_s = cache.bytes_per_s;
+    if (machine.is_host && cache.bytes != 0 && machine.token_layers.size() >= 2)
+        if (const line_fit line = fit_line(machine.token_layers); line.slope > 0)
+            device.cache_bytes_per_s = std::min(cache.bytes_per_s, 1 / line.slope);
+}
+
 device_profile device_of(const measured_machine &machine) {
     device_profile device;
     device.name = machine.processor;
@@ -132,12 +141,7 @@ device_profile device_of(const measured_machine &machine) {
     if (machine.contexts.size() >= 2 && machine.context_bytes > 0)
         if (const line_fit line = fit_line(machine.contexts); line.slope > 0)
             device.context_bytes_per_s = machine.context_bytes / line.slope;
-    const cache_figures cache = cache_of(machine);
-    device.cache_bytes = cache.bytes;
-    device.cache_bytes_per_s = cache.bytes_per_s;
-    if (machine.is_host && cache.bytes != 0 && machine.token_layers.size() >= 2)
-        if (const line_fit line = fit_line(machine.token_layers); line.slope > 0)
-            device.cache_bytes_per_s = std::min(cache.bytes_per_s, 1 / line.slope);
+    set_cache(device, machine);
     return device;
 }
 

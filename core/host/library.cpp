@@ -264,7 +264,7 @@ status open_module(loaded &fresh) {
         note_library(content.path.string(), reinterpret_cast<const void *>(door));
         return read_module(door(), content);
     } catch (const std::exception &failure) {
-        const std::string mount = noexec_text(file);
+        const std::string mount = noexec_text(content.path);
         return error{format("cannot be loaded: {}{}", loader_text(failure.what()),
                             mount.empty() ? "" : "; " + mount)};
     }

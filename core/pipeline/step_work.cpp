@@ -563,8 +563,7 @@ void step_work::done(const completion &what) {
 }
 
 void step_work::end(layer_report &account) {
-    if (versions_ > 1) [[unlikely]]
-        count_versions(items_, transport_, account);
+    if (versions_ > 1) [[unlikely]] count_versions(items_, transport_, account);
     ledger *const only = truth_.only();
     for (step_item &item : items_) {
         (only ? *only : truth_.of(item.page)).unpin(item.page, item.cached || item.behind);
@@ -594,8 +593,8 @@ void step_work::end(layer_report &account) {
 }
 
 void step_work::leave(uint32_t page) {
-    if (const auto item = std::ranges::find(items_, page, &step_item::page); item != items_.end())
-        item->cached = true;
+    const auto item = std::ranges::find(items_, page, &step_item::page);
+    if (item != items_.end()) item->cached = true;
 }
 
 }  // namespace moorage::core

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/model/gguf_config.h"
+#include "core/model/gguf_ends.h"
 #include "core/model/gguf_shape.h"
 #include "core/model/model.h"
 #include "tests/unit/gguf_files.h"
@@ -170,6 +171,42 @@ TEST_CASE("dense models are called so") {
     gguf_maker other;
     other.text("general.architecture", "gemma3").floats("token_embd.weight", {8, 16});
     CHECK(says(config_refusal(other), "general.architecture is gemma3, a dense model"));
+}
+
+TEST_CASE("ends of texts that control tokens tell by their names") {
+    const auto ends = [](std::vector<std::string> tokens, std::vector<int32_t> kinds,
+                         uint32_t vocabulary = 100) {
+        gguf_maker of;
+        of.texts("tokenizer.ggml.tokens", tokens).numbers("tokenizer.ggml.token_type", kinds);
+        const std::vector<std::byte> bytes = of.floats("first", {8, 3}).make();
+        const auto parsed = parse_gguf(bytes, "a.gguf");
+        REQUIRE_MESSAGE(parsed.ok(), parsed.failure().text);
+        return named_ends_of(parsed->metadata, vocabulary);
+    };
+    using ids = std::vector<int32_t>;
+    CHECK(ends({"a", "<|im_end|>", "<|eot_id|>", "<|im_start|>"}, {1, 3, 4, 3}) == ids{1, 2});
+    CHECK(ends({"<|im_end|>", "</s>", "<end_of_turn>"}, {1, 2, 6}).empty());
+    CHECK(ends({"a", "b", "<|eot_id|>"}, {1, 1, 3}, 2).empty());
+    CHECK(ends({"<|end|>", "<|return|>", "<|call|>"}, {3, 3, 3}) == ids{1, 2});
+    CHECK(ends({"<|end|>", "<|user|>x"}, {3, 3}) == ids{0});
+    // No kinds, or not one for each token: nothing is known.
+    CHECK(ends({"<|im_end|>", "a"}, {3}).empty());
+
+    // Of a file: beside those that its keys name, each once.
+    const std::filesystem::path demo =
+        std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo-q4_0.gguf";
+    const auto opened = open_model(demo);
+    REQUIRE_MESSAGE(opened.ok(), opened.failure().text);
+    CHECK((*opened)->generation().end_ids == ids{0});
+    CHECK((*opened)->generation().named_end_ids.empty());
+    const scratch_directory place;
+    const std::filesystem::path path = place.path() / "a.gguf";
+    const std::string key = "tokenizer.ggml.eos_token_id";
+    write_file(path, with_value(read_file(demo), key, 5));
+    const auto other = open_model(path);
+    REQUIRE_MESSAGE(other.ok(), other.failure().text);
+    CHECK((*other)->generation().end_ids == ids{5});
+    CHECK((*other)->generation().named_end_ids == ids{0});  // <|endoftext|>
 }
 
 }  // namespace gguf_extents_test
