@@ -93,8 +93,9 @@ public:
         return who != nullptr;
     }
     void send_away(visitor &who, int32_t reason, const std::string &words) {
+        const auto kept = who.shared_from_this();  // nobody else may hold it
         leave(who);
-        desk_.short_of_memory.guard(who.shared_from_this(), [&] {
+        desk_.short_of_memory.guard(kept, [&] {
             reception_.turned_away(who, reason, words);
             say_goodbye(who.socket, reason, words);
         });
