@@ -75,7 +75,7 @@ public:
         folder_.write("hw_profiles/node/toy.toml", node);
         folder_.write("hw_profiles/engine/toy.toml", toy::engine_text());
         folder_.write("hw_profiles/engine/toy_2.toml",
-                      replaced(toy::engine_text(), "layer_ns = 7", "layer_ns = 107"));
+                      replaced(toy::engine_text(), "layer_ns = \"7 ns\"", "layer_ns = 107"));
         folder_.write("configs/models/toy.toml", shape_toml);
     }
     setting_sources sources() const { return {folder_.path(), {}}; }
