@@ -241,7 +241,8 @@ TEST_CASE("who is refused by all others does not pass for one of them") {
     // The same file with one server more, so that the clusters differ.
     std::string text = all.at.read("cluster.toml");
     text.insert(text.find("[[cluster.links]]"),
-                "[[cluster.servers]]\nname = \"four\"\nflops = 50e9\nexpert_memory_bytes = 5.2e6\n\n");
+                "[[cluster.servers]]\nname = \"four\"\nflops = 50e9\n"
+                "expert_memory_bytes = 5.2e6\n\n");
     all.at.folder.write("other.toml", text);
     const std::string other = "--cluster " + all.at.file("other.toml");
     const ended alone = all.generate(other + " --server one");
