@@ -401,7 +401,6 @@ TEST_CASE("a browser draws bars to scale, maps with axes and legends that tell e
         CHECK(contains(dom, "data-rulers=\"0\""));
         CHECK_FALSE(contains(dom, "data-maps=\"0\""));
         CHECK(contains(dom, "data-bare=\"0\""));
-        if (page == &bars) CHECK_FALSE(contains(dom, "data-shares=\"0\""));
     }
 }
 
