@@ -195,7 +195,8 @@ status bpe::spell_hidden(std::vector<int32_t> &ids, size_t from) const {
             const int32_t id = id_of_character(character, value);
             if (id >= 0 && id < rules_.hidden_from)
                 spelt.push_back(id);
-            else if (std::ranges::all_of(character, [&](char byte) { return byte_id(byte) >= 0; }))
+            else if (rules_.byte_fallback &&
+                     std::ranges::all_of(character, [&](char byte) { return byte_id(byte) >= 0; }))
                 for (const char byte : character) spelt.push_back(byte_id(byte));
             else if (unknown_id_ >= 0)
                 spelt.push_back(unknown_id_);

@@ -65,6 +65,9 @@ status read_common(const json &object, log_row &row) {
     return success();
 }
 
+constexpr const char *some_experts = "a list with at least one item";
+bool has_experts(const json &experts) { return experts.is_array() && !experts.empty(); }
+
 // An object with the lists of all layers.
 status add_token(const json &experts, const json *weights, log_row &row, log_builder &builder) {
     if (weights != nullptr && (!weights->is_array() || weights->size() != experts.size()))
@@ -99,6 +102,7 @@ status add_layer(const json &object, const json &experts, const json *weights, l
     if (!number) return number.failure();
     row.layer = *number;
     if (!builder.keeps(row.layer)) return builder.add(row, false);
+    if (!has_experts(experts)) return not_so("experts", experts, some_experts);
     if (const status read = read_experts("experts", experts, row.experts); !read) return read;
     if (weights != nullptr)
         if (const status read = read_weights("weights", *weights, row.weights); !read) return read;
@@ -128,11 +132,13 @@ status add_line(const std::string &line, log_builder &builder, std::set<std::str
     if (const status read = read_common(object, row); !read) return read;
     const auto experts = object.find("experts"), weights = object.find("weights");
     if (experts == object.end()) return error{"key experts is missing"};
-    if (!experts->is_array() || experts->empty())
-        return not_so("experts", *experts, "a list with at least one item");
+    // An object of one layer may say nothing of it where the layer is left out.
+    if (!object.contains("layer") && !has_experts(*experts))
+        return not_so("experts", *experts, some_experts);
     const json *given = weights == object.end() ? nullptr : &*weights;
     // Of layers without experts the list of lists may hold null.
     const bool of_token =
+        experts->is_array() &&
         std::ranges::any_of(*experts, [](const json &item) { return item.is_array(); });
     return of_token ? add_token(*experts, given, row, builder)
                     : add_layer(object, *experts, given, row, builder);

@@ -150,7 +150,7 @@ TEST_CASE("types that nothing computes with matter where the tensor is needed") 
     CHECK(says(opening(with("blk.0.attn_q.weight", 99)), "is of type 99; supported are BF16"));
     for (const uint32_t type : {26u, 99u, 4u}) {
         gguf_maker further = tiny(2, true);
-        further.floats("extra", {4});
+        further.floats("mtp.extra", {4});
         further.tensors.back().type = type;
         CHECK(opening(further).empty());
     }
