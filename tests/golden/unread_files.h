@@ -92,10 +92,10 @@ public:
         if (is_gguf_) return opened(gguf_with_tensor(name, values));
         raw_file file = weights_;
         file.tensors.push_back({name, "F32", "[16]", raw(values)});
-        place_.write_weights(file);
-        const outcome made = open();
-        place_.write_weights(weights_);
-        return made;
+        // Elsewhere: the original stays mapped.
+        write_file(changed_.path() / "config.json", config_.dump());
+        changed_.write_weights(file);
+        return open(changed_.path());
     }
     outcome with_keys_of(const gguf_maker &further) const {
         return opened(with_keys(bytes_, further));
@@ -163,7 +163,7 @@ private:
     }
 
     bool is_gguf_;
-    scratch_directory place_;
+    scratch_directory place_, changed_;
     std::vector<int32_t> ids_;
     std::string bytes_;  // of the GGUF file
     size_t tensors_at_ = 0, data_at_ = 0;

@@ -194,12 +194,14 @@ TEST_CASE("a token knows the length of the text that it is computed in") {
     const scaled_model of(rope_kind::longrope);
     for (const uint32_t prefill : {0u, 2u, 8u}) {
         CAPTURE(prefill);
-        bench on({{{1, 2, 3}, 4}, {{1, 2, 3, 4, 5, 6}, 0}}, {.batch = 2, .prefill = prefill}, of);
-        while (on.next())
-            for (const pass_token &token : on.now.tokens) {
-                const uint64_t known = token.request == 1 ? 6 : token.again ? 5 : 3;
-                CHECK(token.sequence_length() == std::max<uint64_t>(known, token.position + 1));
-            }
+        bench written({{{1, 2, 3}, 4}}, {.prefill = prefill}, of);
+        while (written.next())
+            for (const pass_token &token : written.now.tokens)
+                CHECK(token.sequence_length() ==
+                      std::max<uint64_t>(token.again ? 5 : 3, token.position + 1));
+        bench scored({{{1, 2, 3, 4, 5, 6}, 0}}, {.prefill = prefill}, of);
+        while (scored.next())
+            for (const pass_token &token : scored.now.tokens) CHECK(token.sequence_length() == 6);
     }
 }
 
