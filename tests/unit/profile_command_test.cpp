@@ -50,7 +50,7 @@ TEST_CASE("what would be wrong after measuring is told before") {
     CHECK(refused({"--out", "x.toml", "--json", "no/such/y.json"}).find("no/such/y.json") !=
           std::string::npos);
     CHECK(
-        refused({"--out", "x.toml", "--threads", "1024"}).find("run.threads 1024: this machine") !=
+        refused({"--out", "x.toml", "--threads", "1024"}).find("run.threads 1024: this process") !=
         std::string::npos);
     const std::string local = std::string(MOORAGE_SOURCE_DIR) + "/configs/clusters/local.toml";
     const auto cluster = moorage::test::program().run({"profile", "compare", local});
