@@ -37,7 +37,7 @@ int find_code(dl_phdr_info *about, size_t, void *data) {
     uintptr_t begin = UINTPTR_MAX, end = 0;
     for (const ElfW(Phdr) *part = about->dlpi_phdr, *last = part + about->dlpi_phnum; part != last;
          ++part) {
-        if (part->p_type != PT_LOAD) continue;
+        if (part->p_type != PT_LOAD || (part->p_flags & PF_X) == 0) continue;
         begin = std::min<uintptr_t>(begin, about->dlpi_addr + part->p_vaddr);
         end = std::max<uintptr_t>(end, about->dlpi_addr + part->p_vaddr + part->p_memsz);
     }
@@ -53,10 +53,11 @@ code_range *library_at(uintptr_t address) {
     return nullptr;
 }
 
-// The library of the innermost word on the stack that is an address of one. The kernel reads the
-// words, as the end of the stack is not known.
+// The library of the outermost word on the stack that is an address of its code: the one that
+// started the thread. Words of inner frames may be left over from the unwinder, which looks at all
+// libraries. The kernel reads the words, as the end of the stack is not known.
 const code_range *library_on_stack(uintptr_t stack) {
-    static uintptr_t words[2048];  // one thread dies at a time
+    static uintptr_t words[8192];  // one thread dies at a time
     const uintptr_t first = stack & ~(sizeof(uintptr_t) - 1);
     const iovec local{words, sizeof(words)};
     // A page at a time: where a later one is missing, the first ones are read all the same.
@@ -69,7 +70,7 @@ const code_range *library_on_stack(uintptr_t stack) {
         at = next;
     }
     const ssize_t got = process_vm_readv(getpid(), &local, 1, remote, count, 0);
-    for (ssize_t i = 0; i < got / static_cast<ssize_t>(sizeof(uintptr_t)); ++i)
+    for (ssize_t i = got / static_cast<ssize_t>(sizeof(uintptr_t)) - 1; i >= 0; --i)
         if (const code_range *found = library_at(words[i])) return found;
     return nullptr;
 }
