@@ -1,6 +1,6 @@
 // Goal: models of random weights, which benchmarks are made with, ask for experts as a benchmark
-// needs it: the routers of all layers spread over the experts. Method: files of each recipe,
-// small, a prompt of 256 different tokens; distinct experts are counted and
+// needs it: the routers of all layers spread over the experts. Method: files of each recipe and a
+// random model in memory, small, a prompt of 256 different tokens; distinct experts are counted and
 // held against independent uniform routing, E (1 - (1 - k/E)^T); weights have no mean, rows of
 // routers are no copies of each other. The rule itself is compared with drawing.
 #include <doctest/doctest.h>
@@ -139,6 +139,26 @@ TEST_CASE("files of random weights spread in every recipe") {
         REQUIRE_MESSAGE(opened.ok(), (opened ? "" : opened.failure().text));
         check_weights(**opened);
         check_spread(**opened);
+    }
+}
+
+TEST_CASE("a random model in memory spreads") {
+    for (const uint32_t hidden : {256u, 512u}) {
+        const auto config = parse_model_config(
+            format(R"({{"model_type": "qwen2_moe", "hidden_size": {}, "num_hidden_layers": 4,
+            "num_attention_heads": 8, "num_key_value_heads": 8, "num_experts": 60,
+            "num_experts_per_tok": 4, "moe_intermediate_size": 96, "intermediate_size": 64,
+            "shared_expert_intermediate_size": 512, "vocab_size": 1024, "hidden_act": "silu",
+            "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+            "norm_topk_prob": false, "decoder_sparse_step": 1, "mlp_only_layers": [],
+            "tie_word_embeddings": false}})",
+                   hidden),
+            "random");
+        REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
+        const auto made = random_model(*config, {.seed = 3});
+        REQUIRE(made.ok());
+        check_weights(**made);
+        check_spread(**made);
     }
 }
 

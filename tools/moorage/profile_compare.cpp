@@ -102,10 +102,11 @@ result<std::vector<composition>> read_compositions(const profile_compare_argumen
 // Why the times of a run say nothing of experts that come and go; empty: they do.
 std::string not_offloading(const run_report &run) {
     constexpr double hits_min = 0.5, hits_max = 0.9;
-    // Of experts in halves one is there in part, too.
-    const double hits = static_cast<double>(run.experts.hits + run.experts.partial_hits) /
-                        static_cast<double>(std::max<uint64_t>(run.experts.requested, 1));
-    if (hits < hits_min || hits > hits_max)
+    // Of split experts hardly one is there whole.
+    const bool split =
+        std::ranges::any_of(run.layers, [](const layer_report &layer) { return layer.split < 1; });
+    const double hits = run.experts.hit_rate();
+    if (!split && (hits < hits_min || hits > hits_max))
         return format("{} of the experts were there, not {} to {}", percent(hits, 1),
                       percent(hits_min, 1), percent(hits_max, 1));
     const json &memory = run.config["memory"];
