@@ -38,6 +38,7 @@ WITHOUT_BOUND = {"demo"}  # its experts take less than what they cost to launch:
 
 def options():
     parser = c.script.parser(__doc__.splitlines()[0])
+    c.add_busy_link(parser)
     parser.add_argument("--tokens", type=int, default=2000, help="of each trace; default: 2,000")
     parser.add_argument("--half", choices=["first", "second"], default="second")
     parser.add_argument("--texts", type=int, default=0, metavar="N",
@@ -80,6 +81,8 @@ class Runs:
     def kept(self, key, make):
         if not self.given.kept:
             return make()
+        if self.given.busy_link:
+            key = f"busy link {self.given.busy_link} {key}"
         self.given.kept.mkdir(parents=True, exist_ok=True)
         file = self.given.kept / (key.replace("/", "_").replace(" ", "_") + ".json")
         if not file.exists():
@@ -90,7 +93,8 @@ class Runs:
 
     def report(self, config, one, profile, share, more=(), text=None):
         settings = [f"source.trace={self.trace(one, text)}", f"source.shape={one.shape}",
-                    f"hardware.profile={profile}", f"memory.experts={2 * one.half * share // 100}",
+                    f"hardware.profile={c.device(self.given, profile)}",
+                    f"memory.experts={2 * one.half * share // 100}",
                     f"run.tokens={self.given.tokens}", *more]
         return c.report_of(self.given, config, settings)
 
