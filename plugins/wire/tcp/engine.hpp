@@ -122,6 +122,7 @@ public:
 private:
     // A handshake that has heard nothing for so long may give way to who waits for its place.
     static constexpr std::chrono::milliseconds stall_time{100};
+    static constexpr std::chrono::milliseconds turn_time{20};
     // Visitors are cheaper than handshakes, so there may be more of them.
     static size_t places_of(const moorage_wire_limits &limits) {
         return std::min<size_t>(size_t{8} * limits.handshakes_max, 1024);
@@ -268,10 +269,12 @@ inline void engine::close(uint64_t number, bool at_once) {
 }
 
 // Does what can be done without waiting, with a bound: who connects without end keeps nobody from
-// being told. True: there is something to tell of.
+// being told, and a call of the host returns in time, whatever a handshake costs. True: there is
+// something to tell of.
 inline bool engine::turn() {
-    for (int handlers = 0; handlers < 256 && desk_.io.poll_one() != 0; ++handlers) {
-    }
+    const auto end = std::chrono::steady_clock::now() + turn_time;
+    for (int handlers = 0; handlers < 256 && desk_.io.poll_one() != 0; ++handlers)
+        if (std::chrono::steady_clock::now() > end) break;
     desk_.short_of_memory.settle();
     return !desk_.events.empty() || woken_.exchange(false);
 }
