@@ -72,7 +72,7 @@ TEST_CASE("bytes that are no UTF-8 are replaced one by one") {
 }
 
 TEST_CASE("of a word that nobody meant the beginning and the end are shown") {
-    const std::string long_word(5000, 'a'), path(400, 'p');
+    const std::string long_word(5000, 'a'), path(399, 'p');
     CHECK(with_short_words("no policy " + path + ", nor x") == "no policy " + path + ", nor x");
     CHECK(with_short_words("no policy " + long_word + " and\n" + long_word) ==
           "no policy " + std::string(150, 'a') + "[4700 bytes more]" + std::string(150, 'a') +

@@ -307,8 +307,7 @@ void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &siz
 
 row_identity identity_of(const replay_options &options, const core::replay_job &job) {
     row_hash sum;
-    sum.add(MOORAGE_VERSION);
-    sum.add_file("/proc/self/exe");
+    sum.add_program();
     sum.add_file(options.trace);
     std::string label = job.optimum ? "the optimum" : std::string(job.of->name());
     for (const core::setting &one : job.params)

@@ -69,8 +69,11 @@ std::string sum_of_file(const std::filesystem::path &file, uintmax_t size) {
         const auto changed = std::filesystem::last_write_time(file, failed);
         content.add(format("{} {}", size, changed.time_since_epoch().count()));
     } else {
+        std::string bytes(size, '\0');
         std::ifstream in(file, std::ios::binary);
-        content.add(std::string{std::istreambuf_iterator<char>(in), {}});
+        in.read(bytes.data(), static_cast<std::streamsize>(size));
+        bytes.resize(static_cast<size_t>(in.gcount()));
+        content.add(bytes);
     }
     return sum = content.text();
 }
@@ -98,6 +101,33 @@ void open_inputs(const run_config &config, run_resources &shared) {
         if (const auto trace = shared.open(config.trace)) named = (*trace)->meta("model");
     for (const std::string &shape : {named, config.trace.empty() ? "" : config.small})
         if (!shape.empty()) static_cast<void>(load_shape(shape, base));
+}
+
+// Those of rows that name the same profiles and shapes are looked for once.
+std::set<std::filesystem::path> inputs_of(const run_config &config, run_resources &shared) {
+    static std::map<std::string, std::set<std::filesystem::path>> known;
+    std::string names =
+        format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", config.file.string(), config.profile, config.link,
+               config.node, config.disk, config.engine, config.shape, config.small,
+               config.trace.string(), config.devices.peer);
+    for (const std::string &profile : config.devices.profiles) names += "|" + profile;
+    std::set<std::filesystem::path> files;
+    if (const auto found = known.find(names); found != known.end() && !config.cluster)
+        return found->second;
+    {
+        const opened_files noted(files);
+        open_inputs(config, shared);
+    }
+    return known[names] = files;
+}
+
+// The libraries that may have the policies of a run's stages, likewise.
+std::vector<std::filesystem::path> libraries_of(const std::string &plugin, std::string_view kind,
+                                                run_resources &shared) {
+    static std::map<std::pair<std::string, std::string>, std::vector<std::filesystem::path>> known;
+    const auto [place, is_new] = known.try_emplace({plugin, std::string(kind)});
+    if (is_new) place->second = shared.policies().files_with(plugin, kind);
+    return place->second;
 }
 
 }  // namespace
@@ -130,30 +160,33 @@ void row_hash::add_file(const std::filesystem::path &file) {
     add(failed ? "" : sum_of_file(file, size));
 }
 
+void row_hash::add_program() {
+    const std::filesystem::path program = "/proc/self/exe";
+    std::error_code failed;
+    add(format("{} {} {}", MOORAGE_VERSION, std::filesystem::file_size(program, failed),
+               std::filesystem::last_write_time(program, failed).time_since_epoch().count()));
+}
+
 std::string row_hash::text() const { return format("{:016x}{:016x}", first_, second_); }
 
 std::string hash_of_run(const run_config &config, std::string_view settings,
                         run_resources &shared) {
     row_hash sum;
-    sum.add(MOORAGE_VERSION);
-    sum.add_file("/proc/self/exe");
+    sum.add_program();
     sum.add(settings);
     sum.add(format("{}", config.seed));
-    std::set<std::filesystem::path> files{config.file};
-    {
-        const opened_files noted(files);
-        open_inputs(config, shared);
-    }
+    std::set<std::filesystem::path> files = inputs_of(config, shared);
+    files.insert(config.file);
     for (const auto &file : {config.trace, config.model, config.text,
                              std::filesystem::path(config.trace.empty() ? config.small : "")})
         if (!file.empty()) files.insert(file);
     if (config.cluster && !config.cluster->plan.empty()) files.insert(config.cluster->plan);
     for (const auto &file : files) sum.add_file(file);
     for (const std::string_view kind : kinds)
-        for (const auto &library : shared.policies().files_with(config.stage(kind).plugin, kind))
+        for (const auto &library : libraries_of(config.stage(kind).plugin, kind, shared))
             sum.add_file(library);
     if (config.host_cache_given)
-        for (const auto &library : shared.policies().files_with(config.host_cache.plugin, "cache"))
+        for (const auto &library : libraries_of(config.host_cache.plugin, "cache", shared))
             sum.add_file(library);
     return sum.text();
 }

@@ -32,6 +32,8 @@ public:
     void add(std::string_view text);
     // By its content; of a large one by size and time of change. A folder by all its files.
     void add_file(const std::filesystem::path &file);
+    // Its version, size and time of change.
+    void add_program();
     std::string text() const;
 
 private:
