@@ -79,13 +79,7 @@ TEST_CASE("a thread of a policy that dies later is named, and not who is called 
     for (const char *deed : {"later_write_null", "later_throw", "later_exit", "later__exit"}) {
         CAPTURE(deed);
         // Another stage's policy is called all the time.
-        const outcome done = program(run_with(deed) +
-                                     " --set run.tokens=4000"
-                                     " --set source.trace='" +
-                                     (source / "configs/traces/"
-                                               "qwen15moe-shape.code.safetensors")
-                                         .string() +
-                                     "'");
+        const outcome done = program(run_with(deed) + " --set run.tokens=3000");
         CAPTURE(done.errors);
         REQUIRE(done.code == 3);
         CHECK(has(done.errors, "hostile/hostile/hostile.so"));
@@ -94,7 +88,7 @@ TEST_CASE("a thread of a policy that dies later is named, and not who is called 
 
 TEST_CASE("a policy that stops the process from a thread is named and leaves no process") {
     const std::string mark = "run.seed=471108";
-    const outcome done = program(run_with("later_stop") + " --set run.tokens=4000 --set " + mark);
+    const outcome done = program(run_with("later_stop") + " --set run.tokens=3000 --set " + mark);
     CAPTURE(done.errors);
     CHECK(done.code == 3);
     CHECK(has(done.errors, "hostile.so"));

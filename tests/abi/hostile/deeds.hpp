@@ -71,7 +71,7 @@ inline void die_of_want() {
 // A thread that goes on after the call, and does it a little later.
 inline void later(void (*deed)()) {
     std::thread([deed] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
         deed();
     }).detach();
 }
