@@ -141,6 +141,11 @@ uint32_t overrun_step(child_process &child, ms passed) {
         child.busiest_owner = current;
     const uint32_t limit = page.call_limit_ms;
     const bool is_endless = page.in_step != 0 && page.calls - child.step_calls >= step_calls_max;
+    // Calls that are short are seldom seen by a look; one comes soon.
+    constexpr int looks_max = 1'000'000;
+    for (int look = 0; is_endless && child.busiest_owner == 0 && look < looks_max; ++look)
+        if (const uint64_t current = page.current; static_cast<uint32_t>(current) != 0)
+            child.busiest_owner = current;
     return limit != 0 && is_endless && child.step_stood >= ms{limit} ? limit : 0;
 }
 

@@ -3,6 +3,7 @@
 #include "core/host/threads.h"
 
 #include <link.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -55,7 +56,8 @@ code_range *library_at(uintptr_t address) {
 
 // The library of the outermost word on the stack that is an address of its code: the one that
 // started the thread. Words of inner frames may be left over from the unwinder, which looks at all
-// libraries. The kernel reads the words, as the end of the stack is not known.
+// libraries. A thread's own record lies at the end of its stack, where the C library made both; the
+// kernel reads the words, in case it does not.
 const code_range *library_on_stack(uintptr_t stack) {
     static uintptr_t words[8192];  // one thread dies at a time
     const uintptr_t first = stack & ~(sizeof(uintptr_t) - 1);
@@ -64,7 +66,10 @@ const code_range *library_on_stack(uintptr_t stack) {
     constexpr size_t page_bytes = 4096;
     iovec remote[sizeof(words) / page_bytes + 1];
     size_t count = 0;
-    for (uintptr_t at = first, end = first + sizeof(words); at < end; ++count) {
+    const auto record = static_cast<uintptr_t>(pthread_self());
+    const uintptr_t limit = first + sizeof(words);
+    for (uintptr_t at = first, end = record > first ? std::min(record, limit) : limit; at < end;
+         ++count) {
         const uintptr_t next = std::min((at | (page_bytes - 1)) + 1, end);
         remote[count] = {reinterpret_cast<void *>(at), next - at};
         at = next;
