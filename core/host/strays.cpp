@@ -22,18 +22,20 @@ std::vector<pid_t> children_of_process() {
     return children;
 }
 
-void end_strays(const std::vector<pid_t> &kept) {
+bool end_strays(const std::vector<pid_t> &kept) {
     constexpr int generations_max = 100;
+    bool any = false;
     for (int generation = 0; generation < generations_max; ++generation) {
         bool found = false;
         for (const pid_t child : children_of_process()) {
             if (std::find(kept.begin(), kept.end(), child) != kept.end()) continue;
-            found = true;
+            found = any = true;
             kill(child, SIGKILL);
             waitpid(child, nullptr, 0);
         }
-        if (!found) return;
+        if (!found) break;
     }
+    return any;
 }
 
 }  // namespace moorage::core

@@ -13,7 +13,7 @@ void adopt_strays();
 // The children of this process's first thread, as far as the kernel tells.
 std::vector<pid_t> children_of_process();
 
-// Ends all children, and theirs, but these.
-void end_strays(const std::vector<pid_t> &kept);
+// Ends all children, and theirs, but these; whether there were any.
+bool end_strays(const std::vector<pid_t> &kept);
 
 }  // namespace moorage::core

@@ -146,7 +146,9 @@ uint32_t overrun_step(child_process &child, ms passed) {
     for (int look = 0; is_endless && child.busiest_owner == 0 && look < looks_max; ++look)
         if (const uint64_t current = page.current; static_cast<uint32_t>(current) != 0)
             child.busiest_owner = current;
-    return limit != 0 && is_endless && child.step_stood >= ms{limit} ? limit : 0;
+    // Without a name it is said all the same, later.
+    const uint32_t factor = child.busiest_owner != 0 ? 1 : 10;
+    return limit != 0 && is_endless && child.step_stood >= ms{limit} * factor ? limit : 0;
 }
 
 // `passed`: since the last look; a stopped machine or program does not count against a call.
@@ -305,7 +307,8 @@ private:
         watch(child, passed, how_);
         auto end = reap(child, how_);
         if (!end) return false;
-        end_strays(kept_processes(child.process));
+        const bool left_any = end_strays(kept_processes(child.process));
+        if (left_any && end->forked.empty()) end->forked = "a policy";
         const bool is_asked = signal_ != 0 && end->signal != 0;
         // A work that the signal ended is not one that failed, where there are many.
         const bool is_lost = is_asked && how_.may_go_on;
