@@ -69,10 +69,8 @@ class session:
         return 1_000 if self.given.quick else 5_000
 
     def trace(self, name):
-        """The file of a trace, or None where it is not to be had. The bundled one is cut: it is
-        long enough for --quick alone."""
-        further, bundled = Path(self.given.traces), PROJECT / "configs" / "traces"
-        for folder in [bundled] if self.given.quick else [further]:
+        """The file of a trace, or None where it is not to be had."""
+        for folder in [PROJECT / "configs" / "traces"] + [Path(self.given.traces)]:
             file = folder / f"{name}.safetensors"
             if file.exists():
                 return file
@@ -80,7 +78,7 @@ class session:
         return None
 
     def models(self):
-        """Qwen1.5-MoE and Mixtral, if their traces are there; with --quick the bundled one."""
+        """Qwen1.5-MoE, whose trace is bundled, and Mixtral if it is there."""
         found = []
         for model in [QWEN] if self.given.quick else [QWEN, MIXTRAL]:
             if file := self.trace(model["trace"]):

@@ -7,7 +7,8 @@
 #include <new>
 #include <vector>
 
-#include "core/base/machine_limits.h"
+#include <unistd.h>
+
 #include "core/execute/cpu/kernels_vector.h"
 
 namespace moorage::core {
@@ -68,7 +69,8 @@ double measure_multiply_add_rate(thread_pool &pool, double seconds) {
 }
 
 uint64_t host_memory_bytes() {
-    return usable_memory_bytes();
+    const auto pages = static_cast<uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L));
+    return pages * static_cast<uint64_t>(std::max(::sysconf(_SC_PAGESIZE), 1L));
 }
 
 }  // namespace moorage::core
