@@ -49,7 +49,10 @@ int64_t processor_targets() {
     return targets;
 }
 
-bool can_use(size_t place) { return (processor_targets() & HWY_TARGETS & target_at(place)) != 0; }
+bool can_use(size_t place) {
+    static const int64_t usable = processor_targets() & HWY_TARGETS;
+    return (usable & target_at(place)) != 0;
+}
 
 size_t best_place() {
     for (size_t place = 0; place < LAST_PLACE; ++place)
@@ -57,19 +60,14 @@ size_t best_place() {
     return LAST_PLACE;
 }
 
-constexpr size_t NOT_CHOSEN = LAST_PLACE + 1;
-std::atomic<size_t> chosen_place = NOT_CHOSEN;
+std::atomic<size_t> &chosen_place() {
+    static std::atomic<size_t> place = best_place();
+    return place;
+}
 
 }  // namespace
 
-size_t chosen_vector_target() {
-    const size_t place = chosen_place.load(std::memory_order_relaxed);
-    if (place != NOT_CHOSEN) return place;
-    // Threads that come here at once find the same.
-    const size_t best = best_place();
-    chosen_place.store(best, std::memory_order_relaxed);
-    return best;
-}
+size_t chosen_vector_target() { return chosen_place().load(std::memory_order_relaxed); }
 
 std::string vector_target() { return hwy::TargetName(target_at(chosen_vector_target())); }
 
@@ -84,7 +82,7 @@ void choose_vector_target(const std::string &name) {
     size_t place = best_place();
     for (size_t other = 0; other <= LAST_PLACE; ++other)
         if (can_use(other) && name == hwy::TargetName(target_at(other))) place = other;
-    chosen_place.store(place, std::memory_order_relaxed);
+    chosen_place().store(place, std::memory_order_relaxed);
 }
 
 }  // namespace moorage::core
