@@ -1,4 +1,5 @@
-# packages.sh - sourced by quickstart and test: installs the distribution's packages that are missing.
+# packages.sh - sourced by quickstart and test: installs the distribution's packages that are missing, and
+# configures a build.
 
 # install_missing PACKAGE...: nothing is done, and no rights are needed, when all are there.
 install_missing() {
@@ -24,9 +25,19 @@ install_missing() {
         "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# configure PRESET [OPTION...]: cmake's. A warning ends a build where changes are checked only: users have
+# compilers that warn of more, sometimes wrongly.
+configure() {
+    local preset=$1 strict=OFF
+    shift
+    [ "${CI:-}" = true ] && strict=ON
+    cmake --preset "$preset" "-DMOORAGE_WERROR=$strict" "$@"
+}
+
+# Names that Debian 12 and 13 share: what is named after a version there comes with one of these.
 build_packages=(g++ cmake ninja-build libboost-dev libboost-filesystem-dev libtomlplusplus-dev
     libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev pkg-config libhwy-dev libpcre2-dev
     libutf8proc-dev liburing-dev libssl-dev zlib1g-dev)
-test_packages=(doctest-dev libbenchmark-dev libucx-dev libglpk-dev gcc binutils python3 valgrind
-    etcd-server mandoc zsh fish)
+unit_packages=(doctest-dev libucx-dev libglpk-dev gcc binutils python3 etcd-server)
+test_packages=("${unit_packages[@]}" libbenchmark-dev valgrind mandoc zsh fish)
 command -v rustc >/dev/null || test_packages+=(rustc)

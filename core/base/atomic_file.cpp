@@ -17,6 +17,23 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t buffer_bytes = 256 * 1024;
+constexpr int links_max = 40;  // as the system has it
+
+// What a link leads to, and that again; nothing has to be there.
+std::filesystem::path target_of(std::filesystem::path path, std::error_code &code) {
+    for (int hops = 0; hops < links_max; ++hops) {
+        const auto is = std::filesystem::symlink_status(path, code);
+        if (!std::filesystem::is_symlink(is)) {
+            if (is.type() == std::filesystem::file_type::not_found) code.clear();
+            return path;
+        }
+        const std::filesystem::path next = std::filesystem::read_symlink(path, code);
+        if (code) return path;
+        path = path.parent_path() / next;  // where `next` is absolute, that alone
+    }
+    code = std::make_error_code(std::errc::too_many_symbolic_link_levels);
+    return path;
+}
 
 }  // namespace
 
@@ -27,7 +44,9 @@ result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
         return error{format("{}: is there and not a regular file; name another", path.string())};
     atomic_file made;
     made.path_ = path;
-    made.place_ = std::filesystem::absolute(output_path(path), code).string();
+    const std::filesystem::path target = target_of(output_path(path), code);
+    if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
+    made.place_ = std::filesystem::absolute(target, code).string();
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
     // Opened like any file, so that it gets the usual rights.
     made_partial draft = make_partial(made.place_, [](const char *name) {

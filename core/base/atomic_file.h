@@ -14,8 +14,9 @@ namespace moorage::core {
 
 class atomic_file {
 public:
-    // The place may hold a regular file, which is replaced at commit, or nothing. A signal that
-    // ends the program leaves no trace either (partial_files.h).
+    // The place may hold a regular file, which is replaced at commit, or nothing; where it is a
+    // link, that is what the link leads to, and the link stays. A signal that ends the program
+    // leaves no trace either (partial_files.h).
     static result<atomic_file> create(const std::filesystem::path &path);
     atomic_file(atomic_file &&other) noexcept;
     atomic_file &operator=(atomic_file &&) = delete;

@@ -4,12 +4,71 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/visible.h"
+
 namespace moorage::core {
 
 json parse_json(std::string_view text) { return json::parse(text.begin(), text.end()); }
 
 json json_or_discarded(std::string_view text) {
     return json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+}
+
+result<json> read_json(std::string_view text) { return read_json_as<json>(text); }
+
+namespace {
+
+constexpr std::string_view odd_words[] = {"-Infinity", "Infinity", "NaN"};
+
+}  // namespace
+
+std::string bare_odd_numbers(std::string text) {
+    for (const std::string_view word : odd_words) {
+        const std::string quoted = json_quoted(word);
+        for (size_t at = 0; (at = text.find(quoted, at)) != text.npos; at += word.size())
+            text.replace(at, quoted.size(), word);
+    }
+    return text;
+}
+
+std::string quoted_odd_numbers(std::string_view text) {
+    std::string out;
+    out.reserve(text.size());
+    bool in_text = false;
+    for (size_t at = 0; at < text.size();) {
+        const char letter = text[at];
+        if (!in_text && (letter == '-' || letter == 'I' || letter == 'N')) {
+            const auto word = std::ranges::find_if(odd_words, [&](std::string_view each) {
+                return text.substr(at).starts_with(each);
+            });
+            if (word != std::end(odd_words)) {
+                out.append("\"").append(*word).append("\"");
+                at += word->size();
+                continue;
+            }
+        }
+        const size_t taken = in_text && letter == '\\' ? 2 : 1;  // an escaped quote ends no text
+        if (letter == '"') in_text = !in_text;
+        out += text.substr(at, taken);
+        at += taken;
+    }
+    return out;
+}
+
+std::string json_problem(std::string_view what) {
+    constexpr std::string_view id_end = "] ", token = "last read: '", token_end = "'";
+    constexpr size_t token_max = 60, text_max = 400;
+    if (const size_t from = what.find(id_end); from != what.npos)
+        what.remove_prefix(from + id_end.size());
+    std::string text(what);
+    const size_t begin = text.find(token), end = text.rfind(token_end);
+    if (begin != text.npos && end > begin + token.size() + token_max) {
+        const size_t first = begin + token.size();
+        // What stands next to the mistake says more than where the token began.
+        text.replace(first, end - token_max - first, "...");
+    }
+    if (text.size() > text_max) text = text.substr(0, text_max) + "...";
+    return visible(text);
 }
 
 std::string json_line(const json &value) {

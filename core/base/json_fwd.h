@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/result.h"
+
 namespace moorage::core {
 
 using json = nlohmann::ordered_json;
@@ -17,6 +19,15 @@ using json = nlohmann::ordered_json;
 // that has them by json.h is a second slower.
 json parse_json(std::string_view text);         // throws json::exception, which names the place
 json json_or_discarded(std::string_view text);  // is_discarded() where the text is not JSON
+// A file of another program. Infinity, -Infinity and NaN, which Python writes, are read as texts of
+// these names: who needs a number refuses a text. Errors say place and reason.
+result<json> read_json(std::string_view text);
+// The text with quotes about Infinity, -Infinity and NaN where they stand as values.
+std::string quoted_odd_numbers(std::string_view text);
+// And back, in JSON as it is written here.
+std::string bare_odd_numbers(std::string text);
+// The library's text without its own id, and with the long middle of a last token left out.
+std::string json_problem(std::string_view what);
 // On one line; bytes that are no UTF-8 are replaced.
 std::string json_line(const json &value);
 std::string json_quoted(std::string_view text);

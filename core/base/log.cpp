@@ -22,7 +22,7 @@ spdlog::logger &logger() {
 }
 
 void log(spdlog::level::level_enum level, std::string_view text) {
-    if (logger().should_log(level)) logger().log(level, "{}", visible(text));
+    if (logger().should_log(level)) logger().log(level, "{}", visible(with_short_words(text)));
 }
 
 }  // namespace

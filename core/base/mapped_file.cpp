@@ -15,6 +15,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/foreign_file.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -100,9 +101,16 @@ error failed(const std::filesystem::path &path, const char *what) {
     return {format("{}: cannot {}: {}", path.string(), what, std::strerror(errno))};
 }
 
+thread_local std::set<std::filesystem::path> *opened = nullptr;
+
 }  // namespace
 
+opened_files::opened_files(std::set<std::filesystem::path> &files)
+    : before_(std::exchange(opened, &files)) {}
+opened_files::~opened_files() { opened = before_; }
+
 result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
+    if (opened) opened->insert(path);
     // Non-blocking, so that a named pipe is refused below instead of waited for.
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return failed(path, "open");
@@ -127,6 +135,12 @@ result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
             return failure;
         }
         mapped.data_ = static_cast<const std::byte *>(address);
+    }
+    const std::string pointer = foreign_pointer(
+        mapped.size_ > foreign_bytes ? std::span<const std::byte>() : mapped.bytes());
+    if (!pointer.empty()) {
+        ::close(file);
+        return error{format("{}: {}", path.string(), pointer)};
     }
     mapped.record_ = enter(path, kept_open(file), about, mapped.data_);
     return mapped;

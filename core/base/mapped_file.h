@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "core/base/result.h"
@@ -36,6 +37,17 @@ private:
     const std::byte *data_ = nullptr;
     size_t size_ = 0;
     mapped_record *record_ = nullptr;  // in the list of all that are mapped
+};
+
+// While it lives, the paths of files that this thread opens are added to `files`.
+class opened_files {
+public:
+    explicit opened_files(std::set<std::filesystem::path> &files);
+    ~opened_files();
+    opened_files(const opened_files &) = delete;
+
+private:
+    std::set<std::filesystem::path> *const before_;
 };
 
 // The path of the mapped file that `address` lies in; null: in none. Async-signal-safe. The text

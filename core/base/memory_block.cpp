@@ -3,11 +3,13 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <utility>
 
+#include "core/base/machine_limits.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -76,12 +78,12 @@ memory_block::~memory_block() {
 uint64_t memory_available_bytes() {
     std::ifstream file("/proc/meminfo");
     std::string key, unit;
-    uint64_t kibibytes = 0;
-    while (file >> key >> kibibytes) {
-        if (key == "MemAvailable:") return kibibytes * 1024;
+    uint64_t kibibytes = 0, available = UINT64_MAX;
+    while (available == UINT64_MAX && file >> key >> kibibytes) {
+        if (key == "MemAvailable:") available = kibibytes * 1024;
         std::getline(file, unit);
     }
-    return UINT64_MAX;
+    return std::min(available, control_groups::of_this_process("/").memory_available_bytes());
 }
 
 }  // namespace moorage::core

@@ -31,7 +31,8 @@ private:
     uint64_t bytes_ = 0;
 };
 
-// What the system could give to programs without swapping; UINT64_MAX where it does not say.
+// What the system could give to this process without swapping, within the limits of its container;
+// UINT64_MAX where it does not say.
 uint64_t memory_available_bytes();
 
 }  // namespace moorage::core

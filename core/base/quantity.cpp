@@ -2,6 +2,7 @@
 #include "core/base/quantity.h"
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <cmath>
 #include <vector>
@@ -143,6 +144,56 @@ quantity_unit unit_of_name(std::string_view key) {
         found = static_cast<quantity_unit>(i), longest = ending.size();
     }
     return found;
+}
+
+std::string quantity_text(double value, quantity_unit unit) {
+    const base_unit &base = base_of(unit);
+    assert(base.of != none);
+    const auto own = std::ranges::find_if(units, [&](const named_unit &each) {
+        return each.of == base.of && each.factor == base.factor;
+    });
+    // Of shares, which have no unit of their own, per cents.
+    if (own == std::end(units)) return format("{} %", value * base.factor);
+    return format("{} {}", value, own->symbol);
+}
+
+namespace {
+
+// Powers of 1000, not of 1024; of bits where the unit counts bits.
+bool is_decimal(const named_unit &each, const base_unit &base) {
+    if (each.of != base.of || each.symbol.find('i') == 1) return false;
+    if (each.of == rate) return each.symbol.ends_with("bit/s") == (base.factor == 1);
+    return each.of != dimension::time || each.factor <= giga;
+}
+
+}  // namespace
+
+std::string short_quantity_text(double value, quantity_unit unit) {
+    const base_unit &base = base_of(unit);
+    const named_unit *best = nullptr;
+    for (const named_unit &each : units)
+        if (is_decimal(each, base) && value * base.factor >= each.factor &&
+            (best == nullptr || each.factor > best->factor))
+            best = &each;
+    if (best == nullptr) return quantity_text(value, unit);
+    return format("{} {}", value * base.factor / best->factor, best->symbol);
+}
+
+std::string likely_quantity_text(double number, quantity_unit unit, double low, double high,
+                                 std::string_view likely) {
+    const base_unit &base = base_of(unit);
+    // By a time that may be 0 the middle is some orders below the largest.
+    const double middle = std::sqrt(std::max(low, high * 1e-8) * high);
+    const named_unit *best = nullptr;
+    double least = 0;
+    for (const named_unit &each : units) {
+        if (!is_decimal(each, base) || each.factor == base.factor) continue;
+        const double value = number * each.factor / base.factor;
+        if (!(value >= low && value <= high)) continue;
+        const double apart = each.symbol == likely ? -1 : std::abs(std::log10(value / middle));
+        if (best == nullptr || apart < least) best = &each, least = apart;
+    }
+    return best == nullptr ? std::string() : format("{} {}", number, best->symbol);
 }
 
 result<double> parse_quantity(std::string_view text, quantity_unit unit) {

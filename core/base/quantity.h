@@ -43,6 +43,15 @@ inline constexpr quantity_unit all_units[] = {
 // As names of keys end: "_bytes", "_bits_per_s", "_share"; none where they end otherwise.
 quantity_unit unit_of_name(std::string_view key);
 
+// "25.3 B/s": a number as a text that parse_quantity() reads. Requires: the unit is not none.
+std::string quantity_text(double value, quantity_unit unit);
+// The same in the largest unit of powers of 1000 of which there is one at least: "1 MB/s".
+std::string short_quantity_text(double value, quantity_unit unit);
+// Who writes a number without its unit means one in which it lies from `low` to `high`: `likely`
+// where that does, else the one that brings it nearest to their middle. Empty: there is none.
+std::string likely_quantity_text(double number, quantity_unit unit, double low, double high,
+                                 std::string_view likely);
+
 // In `unit`. Finite, of either sign. Fails on what is no number with a unit of this dimension, on
 // a number without one, and on what is too large; the error says what is wrong with the text.
 result<double> parse_quantity(std::string_view text, quantity_unit unit);

@@ -15,24 +15,16 @@ namespace {
 
 struct type_entry {
     const char *name;
-    uint64_t bytes;
+    uint64_t bits;
 };
 // In the order of `dtype`.
-constexpr std::array<type_entry, 15> types = {{{"BOOL", 1},
-                                               {"U8", 1},
-                                               {"I8", 1},
-                                               {"F8_E5M2", 1},
-                                               {"F8_E4M3", 1},
-                                               {"U16", 2},
-                                               {"I16", 2},
-                                               {"F16", 2},
-                                               {"BF16", 2},
-                                               {"U32", 4},
-                                               {"I32", 4},
-                                               {"F32", 4},
-                                               {"U64", 8},
-                                               {"I64", 8},
-                                               {"F64", 8}}};
+constexpr auto types = std::to_array<type_entry>(
+    {{"BOOL", 8},        {"U8", 8},      {"I8", 8},      {"F8_E5M2", 8}, {"F8_E4M3", 8},
+     {"U16", 16},        {"I16", 16},    {"F16", 16},    {"BF16", 16},   {"U32", 32},
+     {"I32", 32},        {"F32", 32},    {"U64", 64},    {"I64", 64},    {"F64", 64},
+     {"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+     {"F8_E5M2FNUZ", 8}, {"C64", 64}});
+static_assert(types.size() == static_cast<size_t>(dtype::c64) + 1);
 
 constexpr size_t dimensions_max = 8;
 
@@ -134,11 +126,8 @@ public:
 
     bool parse_error(size_t position, const std::string &,
                      const nlohmann::detail::exception &about) override {
-        // The library's text begins with its own id in brackets, which helps nobody here.
-        const std::string text = about.what();
-        const size_t from = text.find("] ");
         return fail(format("not valid JSON at byte {} of the header: {}", position,
-                           shown(from == std::string::npos ? text : text.substr(from + 2))));
+                           json_problem(about.what())));
     }
 
 private:
@@ -175,14 +164,17 @@ private:
 
 // Bytes of the tensor by type and shape. Fails where the product does not fit in 64 bits.
 result<uint64_t> size_of(const declared &from, dtype type) {
-    uint64_t bytes = bytes_of(type);
+    uint64_t bits = bits_of(type);
     // A dimension of 0 makes the tensor empty, however large the others are.
     if (std::ranges::find(from.shape, uint64_t{0}) != from.shape.end()) return uint64_t{0};
     for (const uint64_t dimension : from.shape)
-        if (__builtin_mul_overflow(bytes, dimension, &bytes))
-            return error{format("tensor {}: shape {} has more bytes than 64 bits can count",
+        if (__builtin_mul_overflow(bits, dimension, &bits))
+            return error{format("tensor {}: shape {} has more bits than 64 bits can count",
                                 shown(from.name), shape_text(from.shape))};
-    return bytes;
+    if (bits % 8 != 0)
+        return error{format("tensor {}: shape {} of {} has {} bits, no whole bytes",
+                            shown(from.name), shape_text(from.shape), from.type, bits)};
+    return bits / 8;
 }
 
 // `data` is the file behind the header.
@@ -194,7 +186,12 @@ result<tensor> check(const declared &from, std::span<const std::byte> data) {
                             : !from.has_shape ? "shape"
                                               : "data_offsets")};
     const auto entry = std::ranges::find(types, from.type, &type_entry::name);
-    if (entry == types.end()) return error{format("{}: unknown dtype {}", name, shown(from.type))};
+    if (entry == types.end()) {
+        std::vector<std::string> known;
+        for (const type_entry &each : types) known.emplace_back(each.name);
+        return error{format("{}: unknown dtype {}; safetensors have {}", name, shown(from.type),
+                            listed(known, "and"))};
+    }
     const dtype type = static_cast<dtype>(entry - types.begin());
     if (from.offsets.size() != 2)
         return error{format("{}: data_offsets has {} numbers, not 2", name, from.offsets.size())};
@@ -283,7 +280,8 @@ result<safetensors> parse(std::span<const std::byte> file) {
 
 }  // namespace
 
-uint64_t bytes_of(dtype type) { return types[static_cast<size_t>(type)].bytes; }
+uint64_t bits_of(dtype type) { return types[static_cast<size_t>(type)].bits; }
+uint64_t bytes_of(dtype type) { return (bits_of(type) + 7) / 8; }
 const char *name_of(dtype type) { return types[static_cast<size_t>(type)].name; }
 
 const tensor *safetensors::find(const std::string &name) const {

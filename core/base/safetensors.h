@@ -35,9 +35,18 @@ enum class dtype : uint8_t {
     f32,
     u64,
     i64,
-    f64
+    f64,
+    // That nothing here computes with.
+    f4,
+    f6_e2m3,
+    f6_e3m2,
+    f8_e8m0,
+    f8_e4m3fnuz,
+    f8_e5m2fnuz,
+    c64
 };
-uint64_t bytes_of(dtype type);    // of one element
+uint64_t bits_of(dtype type);     // of one element
+uint64_t bytes_of(dtype type);    // of one element; of F4 and F6, two of which may share one: 1
 const char *name_of(dtype type);  // "U8", as in the file
 
 struct tensor {
@@ -45,7 +54,7 @@ struct tensor {
     dtype type = dtype::u8;
     std::vector<uint64_t> shape;       // empty: a scalar
     std::span<const std::byte> bytes;  // borrowed from the file; not aligned to the element
-    uint64_t elements() const { return bytes.size() / bytes_of(type); }
+    uint64_t elements() const { return bytes.size() * 8 / bits_of(type); }
 };
 
 struct safetensors {

@@ -6,11 +6,21 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace moorage::core {
 
-using fmt::format;
+// The library's function as an object: what is no function is looked up where it is called only. A
+// function of that name is also looked up beside its arguments, and beside a std::string stands
+// std::format() where the compiler's library has it.
+struct text_formatter {
+    template <class... Values>
+    std::string operator()(fmt::format_string<Values...> form, Values &&...values) const {
+        return fmt::format(form, std::forward<Values>(values)...);
+    }
+};
+inline constexpr text_formatter format{};
 
 // The candidate with the smallest edit distance to `word`, "" when none is near (distance above a
 // third of the longer length, but at least 2).

@@ -2,6 +2,7 @@
 #include "core/base/visible.h"
 
 #include <algorithm>
+#include <string>
 
 namespace moorage::core {
 
@@ -45,6 +46,30 @@ std::string visible(std::string_view text) {
         else
             shown += text.substr(at, bytes);
         at += std::max<size_t>(bytes, 1);
+    }
+    return shown;
+}
+
+std::string with_short_words(std::string_view text) {
+    constexpr size_t word_bytes_max = 400, kept_bytes = 150;
+    constexpr std::string_view between = " \t\n";
+    std::string shown;
+    for (size_t at = 0; at < text.size();) {
+        const size_t begin = std::min(text.find_first_not_of(between, at), text.size());
+        const size_t end = std::min(text.find_first_of(between, begin), text.size());
+        shown += text.substr(at, begin - at);
+        at = end;
+        if (end - begin <= word_bytes_max) {
+            shown += text.substr(begin, end - begin);
+            continue;
+        }
+        // Neither cut falls into a code point.
+        size_t head = begin + kept_bytes, tail = end - kept_bytes;
+        while (head > begin && (byte_at(text, head) & 0xC0) == 0x80) --head;
+        while (tail < end && (byte_at(text, tail) & 0xC0) == 0x80) ++tail;
+        shown += text.substr(begin, head - begin);
+        shown += "[" + std::to_string(tail - head) + " bytes more]";
+        shown += text.substr(tail, end - tail);
     }
     return shown;
 }

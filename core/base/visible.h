@@ -11,4 +11,8 @@ namespace moorage::core {
 // no UTF-8 by U+FFFD. Each is one column wide.
 std::string visible(std::string_view text);
 
+// For messages: of a word of more than 400 bytes (a name that nobody meant) the beginning and the
+// end are shown, and how much lies between. Files have shorter paths.
+std::string with_short_words(std::string_view text);
+
 }  // namespace moorage::core

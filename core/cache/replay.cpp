@@ -161,6 +161,7 @@ status run::prepare(const future *coming) {
     where.future = future_ ? &*future_ : nullptr;
     where.seed = job_.seed;
     where.faults = &faults_;
+    where.kind = "cache";
     auto made = instance::create(*job_.of, job_.params, where);
     if (!made) return made.failure();
     policy_ = std::move(*made);

@@ -203,6 +203,10 @@ void cluster_reader::read_place(section_reader &from, std::optional<position> &o
         found->value.type == node_type::list ? numbers_of(found->value) : std::nullopt;
     if (!numbers || numbers->size() != 2)
         return from.fail(*found, "two numbers in metres are needed, for example [120, 80.5]");
+    constexpr double away_max_m = 1e7;  // a quarter round the earth
+    if (std::fabs((*numbers)[0]) > away_max_m || std::fabs((*numbers)[1]) > away_max_m)
+        return from.fail(*found,
+                         format("metres from {:g} to {:g} are needed", -away_max_m, away_max_m));
     out = position{(*numbers)[0], (*numbers)[1]};
 }
 
@@ -247,9 +251,9 @@ void cluster_reader::read_server(section_reader &from, uint32_t index, cluster_s
     if (memory && memory->key == "expert_memory_share") {
         from.read("expert_memory_share", out.expert_memory_share);
     } else if (memory) {
-        from.read("expert_memory_bytes", out.expert_memory_bytes);
+        from.read("expert_memory_bytes", out.expert_memory_bytes.emplace());
     }
-    if (!from.failed() && out.gpus.empty() && out.expert_memory_bytes == 0)
+    if (!from.failed() && out.gpus.empty() && !out.expert_memory_bytes)
         from.fail(
             format("{}: [[cluster.servers]] {} is ideal and has no memory; give "
                    "expert_memory_bytes, for example 5e9",

@@ -45,9 +45,9 @@ struct cluster_server {
     // flops / experts of it, calls do not queue (SlimCaching, Section III-C).
     std::vector<std::string> gpus;
     double flops = 0;
-    // Memory for experts of each device: bytes, or a share of the device's memory. Neither (both
-    // 0): what the profile leaves beside the non-expert weights of the models of its workload.
-    uint64_t expert_memory_bytes = 0;
+    // Memory for experts of each device: bytes, or a share of the device's memory. Neither: what
+    // the profile leaves beside the non-expert weights of the models of its workload.
+    std::optional<uint64_t> expert_memory_bytes;
     double expert_memory_share = 0;
     bool host_experts = false;    // its main memory holds every expert, so that they can be loaded
     double load_bytes_per_s = 0;  // into each device; 0: the profile's, of an ideal one not limited

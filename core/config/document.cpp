@@ -2,7 +2,10 @@
 #include "core/config/document.h"
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
 #include <sstream>
+#include <unordered_map>
 
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
@@ -149,12 +152,33 @@ const char *name_of(node_type type) {
     return names[static_cast<size_t>(type)];
 }
 
-result<node> parse_document(std::string_view text, std::string_view name) {
-    if (text.size() > document_bytes_max)
-        return error{
-            format("{}: {} bytes, and the limit is {}; a configuration is a small TOML file", name,
-                   text.size(), document_bytes_max),
-            true};
+namespace {
+
+// Rows of a comparison read the same few files, and values, again and again.
+class parsed_documents {
+public:
+    std::optional<node> find(const std::string &key) {
+        const std::lock_guard lock(mutex_);
+        const auto found = known_.find(key);
+        return found == known_.end() ? std::nullopt : std::optional(found->second);
+    }
+    void keep(const std::string &key, const node &root) {
+        const std::lock_guard lock(mutex_);
+        if (known_.size() == documents_max) known_.clear();
+        known_.emplace(key, root);
+    }
+
+private:
+    static constexpr size_t documents_max = 128;
+    std::mutex mutex_;
+    std::unordered_map<std::string, node> known_;  // by name and text
+};
+parsed_documents &parsed() {
+    static parsed_documents &all = *new parsed_documents;
+    return all;
+}
+
+result<node> parse_checked(std::string_view text, std::string_view name) {
     constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
     if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
     if (const status sound = check_text(text, name); !sound) return sound.failure();
@@ -164,6 +188,21 @@ result<node> parse_document(std::string_view text, std::string_view name) {
         return error{
             format("{}:{}: a key holds more than letters, digits, _ and -; rename it", name, line),
             true};
+    return root;
+}
+
+}  // namespace
+
+result<node> parse_document(std::string_view text, std::string_view name) {
+    if (text.size() > document_bytes_max)
+        return error{
+            format("{}: {} bytes, and the limit is {}; a configuration is a small TOML file", name,
+                   text.size(), document_bytes_max),
+            true};
+    const std::string key = std::string(name) + '\0' + std::string(text);
+    if (auto known = parsed().find(key)) return std::move(*known);
+    result<node> root = parse_checked(text, name);
+    if (root) parsed().keep(key, *root);
     return root;
 }
 

@@ -16,11 +16,12 @@ struct executor_kind {
     std::string_view name;
     bool real;  // what it does takes its time and needs the machine for itself; else virtual time
     fast_memory memory;
+    uint32_t kv_value_bytes;  // of a cached key or value; every layer caches every position
 };
 // The first is what a run has that names none.
-inline constexpr executor_kind executors[] = {{"emulator", false, fast_memory::of_profile},
-                                              {"cpu", true, fast_memory::host},
-                                              {"cuda", true, fast_memory::gpu}};
+inline constexpr executor_kind executors[] = {{"emulator", false, fast_memory::of_profile, 2},
+                                              {"cpu", true, fast_memory::host, sizeof(float)},
+                                              {"cuda", true, fast_memory::gpu, 2}};
 
 // Null: there is none of the name.
 constexpr const executor_kind *find_executor(std::string_view name) {

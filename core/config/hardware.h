@@ -44,7 +44,10 @@ struct device_profile {
     uint64_t step_ns = 0;      // is_host: of the software in a layer step beside what it computes
     uint64_t wake_ns = 0;      // is_host: until the thread that copies begins, unless all wait for
                                // the piece: they copy it at once
-    double logits_per_s = 0;   // from which the host draws tokens; 0: they cost nothing
+    // While a copy is on the link towards it, what it computes takes 1 + so many times as long; of
+    // whole thousandths. Not with is_host, which has shares.
+    double busy_link_slowdown = 0;
+    double logits_per_s = 0;         // from which the host draws tokens; 0: they cost nothing
     double greedy_logits_per_s = 0;  // and takes the most probable; 0: at the same rate
     uint64_t expert_ns = 0;          // further fixed cost of an expert
     uint64_t token_ns = 0;           // in a layer, of each token beside the first

@@ -36,15 +36,20 @@ std::string text_of(const value_shape &takes) {
     const std::string example = takes.unit == quantity_unit::none
                                     ? ""
                                     : format(", or text such as \"{}\"", example_of(takes.unit));
+    const std::string plain =
+        takes.usual_high == 0
+            ? ""
+            : format("; plain from {} to {}", short_quantity_text(takes.usual_low, takes.unit),
+                     short_quantity_text(takes.usual_high, takes.unit));
     switch (takes.kind) {
         case flag:
             return "true or false";
         case whole:
         case amount:
-            return format("an integer from {} to {}{}", takes.least, takes.most, example);
+            return format("an integer from {} to {}{}{}", takes.least, takes.most, example, plain);
         case real:
-            return format("a number {} {} and at most {}{}", takes.above_low ? "above" : "from",
-                          takes.low, takes.high, example);
+            return format("a number {} {} and at most {}{}{}", takes.above_low ? "above" : "from",
+                          takes.low, takes.high, example, plain);
         case text:
             return "text";
         case texts:
@@ -63,6 +68,20 @@ std::string text_of(const value_shape &takes) {
             return std::string(takes.words);
     }
     return {};
+}
+
+std::string unusual_text(const value_shape &takes, double number) {
+    if (takes.usual_high == 0 || number == 0) return {};
+    if (number >= takes.usual_low && number <= takes.usual_high) return {};
+    const std::string meant =
+        likely_quantity_text(number, takes.unit, takes.usual_low, takes.usual_high, takes.likely);
+    return format(
+        "plain numbers are in {}, and from {} to {} they are believed; {}\"{}\" is taken "
+        "as it stands",
+        name_of(takes.unit), short_quantity_text(takes.usual_low, takes.unit),
+        short_quantity_text(takes.usual_high, takes.unit),
+        meant.empty() ? "" : format("did you mean \"{}\"; ", meant),
+        quantity_text(number, takes.unit));
 }
 
 const config_key *key_table::find(std::string_view key) const {

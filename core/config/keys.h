@@ -46,6 +46,10 @@ struct value_shape {
     double low = 0, high = 0;      // of a number: from low, or above it
     bool above_low = false;
     std::string_view words = {};  // "abort|replace"; what another kind of value is: "a table"
+    // What a plain number is believed in, 0 beside it where `least` or `low` allow that. A number
+    // outside has lost its unit; one that is written with its unit is taken. usual_high 0: any.
+    double usual_low = 0, usual_high = 0;
+    std::string_view likely = {};  // the unit that is lost the most: "GB/s"
 };
 
 consteval value_shape whole(uint64_t least, uint64_t most,
@@ -59,8 +63,18 @@ consteval value_shape real_above(double low, double high,
                                  quantity_unit unit = quantity_unit::none) {
     return {.kind = value_kind::real, .unit = unit, .low = low, .high = high, .above_low = true};
 }
-consteval value_shape amount(uint64_t most) {
-    return {value_kind::amount, quantity_unit::share, 1, most};
+consteval value_shape usually(value_shape shape, double low, double high, std::string_view likely) {
+    if (shape.unit == quantity_unit::none || !(low < high)) throw "a range of a quantity";
+    shape.usual_low = low, shape.usual_high = high, shape.likely = likely;
+    return shape;
+}
+// `bytes_key`: the key beside it that counts their bytes.
+consteval value_shape amount(uint64_t most, std::string_view bytes_key) {
+    return {.kind = value_kind::amount,
+            .unit = quantity_unit::share,
+            .least = 1,
+            .most = most,
+            .words = bytes_key};
 }
 consteval value_shape word(std::string_view words) {
     return {.kind = value_kind::word, .words = words};
@@ -211,6 +225,8 @@ const key_table &key_table_of(std::string_view name);
 
 // "a whole number from 1 to 4096", "a share above 0 and at most 1, or text such as \"25%\"".
 std::string text_of(const value_shape &takes);
+// Of a plain number that is not believed: what is, and what was meant. Empty: it is believed.
+std::string unusual_text(const value_shape &takes, double number);
 std::vector<std::string> words_of(const value_shape &takes);
 
 }  // namespace moorage::core

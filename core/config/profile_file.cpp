@@ -186,6 +186,12 @@ void check_device(section_reader &top, const device_profile &device) {
                  format("memory_bytes is {}, and something has to be left", device.memory_bytes));
     if (device.few_tokens != 0 && device.few_flops_per_s == 0)
         top.fail(*top.find("few_tokens"), "few_flops_per_s has to be given, too");
+    const double thousandths = device.busy_link_slowdown * 1000;
+    if (device.busy_link_slowdown != 0 && device.is_host)
+        top.fail(*top.find("busy_link_slowdown"),
+                 "is_host is true, and such a device has compute_share in its place");
+    if (std::abs(thousandths - std::round(thousandths)) > 1e-6)
+        top.fail(*top.find("busy_link_slowdown"), "no more than three places behind the point");
     if (device.cache_bytes != 0 && device.cache_bytes_per_s == 0)
         top.fail(*top.find("cache_bytes"), "cache_bytes_per_s has to be given, too");
 }

@@ -14,10 +14,22 @@ constexpr uint64_t bytes_max = uint64_t{1} << 50;
 constexpr uint32_t count_max = 1 << 24, kernels_max = 1000;
 constexpr value_shape a_size = whole(1, bytes_max, bytes),
                       a_size_or_none = whole(0, bytes_max, bytes),
-                      a_time = whole(0, 1'000'000'000, ns),
-                      a_rate = real_above(0, 1e16, bytes_per_s),
-                      a_speed = real_above(0, 1e20, flop_per_s),
-                      a_logits_rate = real_above(0, 1e16), a_share = real_above(0, 1, share),
+                      any_time = whole(0, 1'000'000'000, ns),
+                      any_rate = real_above(0, 1e16, bytes_per_s),
+                      any_speed = real_above(0, 1e20, flop_per_s);
+// From a single-board computer to some generations after the fastest machine there is.
+constexpr value_shape a_memory = usually(a_size, 1e5, 1e14, "GB"),
+                      a_reserve = usually(a_size_or_none, 1e5, 1e13, "GB"),
+                      a_cache = usually(a_size_or_none, 1e3, 1e12, "MB"),
+                      a_memory_rate = usually(any_rate, 1e8, 1e15, "GB/s"),
+                      a_link_rate = usually(any_rate, 1e6, 1e14, "GB/s"),
+                      a_disk_rate = usually(any_rate, 1e5, 1e13, "GB/s"),
+                      a_speed = usually(any_speed, 1e8, 1e18, "TFLOP/s"),
+                      a_cpu_speed = usually(any_speed, 1e8, 1e18, "TFLOP/s"),
+                      a_time = usually(any_time, 10, 1e8, "us"),
+                      a_further_time = usually(any_time, 0, 1e8, "us"),  // of a token, an expert
+    a_seek = usually(any_time, 100, 4e8, "us");
+constexpr value_shape a_logits_rate = real_above(0, 1e16), a_share = real_above(0, 1, share),
                       a_multiple = real_above(0, 4, share), a_count = whole(1, count_max),
                       a_count_or_none = whole(0, count_max), kernels = whole(0, kernels_max),
                       few = real(0, kernels_max), bits = real_above(0, 64),
@@ -27,10 +39,11 @@ constexpr key_row<device_profile> device_labels[] = {
     {"name", a_text, "of the device", into<&device_profile::name>},
 };
 constexpr key_row<device_profile> device_figures[] = {
-    {"memory_bytes", a_size, "all of it", into<&device_profile::memory_bytes>},
-    {"reserved_bytes", a_size_or_none, "not usable: context, display, fragmentation",
+    {"memory_bytes", a_memory, "all of it", into<&device_profile::memory_bytes>},
+    {"reserved_bytes", a_reserve, "not usable: context, display, fragmentation",
      into<&device_profile::reserved_bytes>},
-    {"memory_bytes_per_s", a_rate, "of memory, theory", into<&device_profile::memory_bytes_per_s>},
+    {"memory_bytes_per_s", a_memory_rate, "of memory, theory",
+     into<&device_profile::memory_bytes_per_s>},
     {"memory_efficiency", a_share, "of it, that matrix-vector kernels reach",
      into<&device_profile::memory_efficiency>},
     {"flops_per_s", a_speed, "16-bit tensor, float32 accumulation, dense",
@@ -54,20 +67,25 @@ constexpr key_row<device_profile> device_terms[] = {
      into<&device_profile::compute_share>},
     {"copy_share", a_share, "of its own speed that a copy keeps beside computing, with is_host",
      into<&device_profile::copy_share>},
-    {"load_ns", a_time, "of each piece copied, taken from computing, with is_host",
+    {"load_ns", a_further_time, "of each piece copied, taken from computing, with is_host",
      into<&device_profile::load_ns>},
     {"step_ns", a_time, "of the software in a layer step beside what it computes, with is_host",
      into<&device_profile::step_ns>},
     {"wake_ns", a_time,
      "until the thread that copies begins, unless all wait for the piece, with is_host",
      into<&device_profile::wake_ns>},
+    {"busy_link_slowdown", real(0, 4, share),
+     "while a copy is on the link towards it, what it computes takes 1 + so many times as long; "
+     "whole thousandths, not with is_host",
+     into<&device_profile::busy_link_slowdown>},
     {"logits_per_s", a_logits_rate, "from which the host draws tokens; 0: at no cost",
      into<&device_profile::logits_per_s>},
     {"greedy_logits_per_s", a_logits_rate,
      "where it takes the most probable token (temperature 0); 0: as logits_per_s",
      into<&device_profile::greedy_logits_per_s>},
-    {"expert_ns", a_time, "further fixed cost of an expert", into<&device_profile::expert_ns>},
-    {"token_ns", a_time, "in a layer, of each token beside the first",
+    {"expert_ns", a_further_time, "further fixed cost of an expert",
+     into<&device_profile::expert_ns>},
+    {"token_ns", a_further_time, "in a layer, of each token beside the first",
      into<&device_profile::token_ns>},
     {"pass_ns", a_time, "fixed cost of a pass through all layers", into<&device_profile::pass_ns>},
     {"tile_tokens", real_above(0, kernels_max),
@@ -77,16 +95,18 @@ constexpr key_row<device_profile> device_terms[] = {
      into<&device_profile::few_tokens>},
     {"few_flops_per_s", a_speed, "of few tokens beside the first, on top of reading the weights",
      into<&device_profile::few_flops_per_s>},
-    {"few_token_ns", a_time, "token_ns of few", into<&device_profile::few_token_ns>},
-    {"context_bytes_per_s", a_rate,
+    {"few_token_ns", a_further_time, "token_ns of few", into<&device_profile::few_token_ns>},
+    {"context_bytes_per_s", a_memory_rate,
      "at which attention works through cached keys and values; 0: at the memory's rate",
      into<&device_profile::context_bytes_per_s>},
-    {"cache_bytes", a_size_or_none, "weights of a pass that are no more come from the cache",
+    {"cache_bytes", a_cache, "weights of a pass that are no more come from the cache",
      into<&device_profile::cache_bytes>},
-    {"cache_bytes_per_s", a_rate, "and at this rate", into<&device_profile::cache_bytes_per_s>},
+    {"cache_bytes_per_s", a_memory_rate, "and at this rate",
+     into<&device_profile::cache_bytes_per_s>},
     {"vector_flops_per_s", a_speed, "32-bit, outside the tensor units; engines need it",
      into<&device_profile::vector_flops_per_s>},
-    {"kernel_ns", a_time, "of a kernel that has nothing to do, behind another one; engines need it",
+    {"kernel_ns", a_further_time,
+     "of a kernel that has nothing to do, behind another one; engines need it",
      into<&device_profile::kernel_ns>},
 };
 constexpr key_row<device_profile> device_neighbours[] = {
@@ -99,9 +119,9 @@ constexpr key_row<link_profile> link_labels[] = {
     {"name", a_text, "of the link", into<&link_profile::name>},
 };
 constexpr key_row<link_profile> link_figures[] = {
-    {"h2d_bytes_per_s", a_rate, "to the device, usable, large pinned copies",
+    {"h2d_bytes_per_s", a_link_rate, "to the device, usable, large pinned copies",
      into<&link_profile::h2d_bytes_per_s>},
-    {"d2h_bytes_per_s", a_rate, "from the device", into<&link_profile::d2h_bytes_per_s>},
+    {"d2h_bytes_per_s", a_link_rate, "from the device", into<&link_profile::d2h_bytes_per_s>},
     {"issue_ns", a_time, "of a transfer", into<&link_profile::issue_ns>},
 };
 
@@ -109,26 +129,26 @@ constexpr key_row<disk_profile> disk_labels[] = {
     {"name", a_text, "of the drive", into<&disk_profile::name>},
 };
 constexpr key_row<disk_profile> disk_figures[] = {
-    {"read_bytes_per_s", a_rate, "of whole experts, read directly, many blocks at a time",
+    {"read_bytes_per_s", a_disk_rate, "of whole experts, read directly, many blocks at a time",
      into<&disk_profile::read_bytes_per_s>},
-    {"issue_ns", a_time, "of a transfer, until its first byte", into<&disk_profile::issue_ns>},
+    {"issue_ns", a_seek, "of a transfer, until its first byte", into<&disk_profile::issue_ns>},
 };
 
 constexpr key_row<node_profile> node_labels[] = {
     {"name", a_text, "of the host", into<&node_profile::name>},
 };
 constexpr key_row<node_profile> node_figures[] = {
-    {"memory_bytes", a_size, "of main memory", into<&node_profile::memory_bytes>},
-    {"memory_bytes_per_s", a_rate, "ceiling for everything that reads host memory together",
+    {"memory_bytes", a_memory, "of main memory", into<&node_profile::memory_bytes>},
+    {"memory_bytes_per_s", a_memory_rate, "ceiling for everything that reads host memory together",
      into<&node_profile::memory_bytes_per_s>},
-    {"cpu_bytes_per_s", a_rate, "that the CPU's expert kernel reads alone",
+    {"cpu_bytes_per_s", a_memory_rate, "that the CPU's expert kernel reads alone",
      into<&node_profile::cpu_bytes_per_s>},
-    {"cpu_flops_per_s", a_speed, "of the CPU", into<&node_profile::cpu_flops_per_s>},
+    {"cpu_flops_per_s", a_cpu_speed, "of the CPU", into<&node_profile::cpu_flops_per_s>},
     {"cpu_issue_ns", a_time, "of an expert: to the pool of threads and back",
      into<&node_profile::cpu_issue_ns>},
 };
 constexpr key_row<node_profile> node_terms[] = {
-    {"memory_theory_bytes_per_s", a_rate,
+    {"memory_theory_bytes_per_s", a_memory_rate,
      "of one socket's channels; engines' figures are shares of it",
      into<&node_profile::memory_theory_bytes_per_s>},
     {"launch_ns", a_time, "of the host's time, for each kernel it launches",
@@ -142,16 +162,17 @@ constexpr key_row<engine_profile> engine_figures[] = {
     {"graph", a_flag, "a pass of one token is launched as a whole", into<&engine_profile::graph>},
     {"kernels_per_product", few, "with what goes along: norms, quantising, additions",
      into<&engine_profile::kernels_per_product>},
-    {"launch_gap_ns", a_time, "between kernels that are launched one by one",
+    {"launch_gap_ns", a_further_time, "between kernels that are launched one by one",
      into<&engine_profile::launch_gap_ns>},
     {"layer_ns", a_time, "software's own time in a layer", into<&engine_profile::layer_ns>},
-    {"expert_loop_ns", a_time, "software's own time for each expert of a layer, used or not",
+    {"expert_loop_ns", a_further_time,
+     "software's own time for each expert of a layer, used or not",
      into<&engine_profile::expert_loop_ns>},
     {"batch_layer_ns", a_time, "more in a layer where a pass has several tokens",
      into<&engine_profile::batch_layer_ns>},
     {"sync_ns", a_time, "in a layer some of whose experts are absent: the host decides",
      into<&engine_profile::sync_ns>},
-    {"prompt_ns", a_time, "once for a prompt", into<&engine_profile::prompt_ns>},
+    {"prompt_ns", any_time, "once for a prompt", into<&engine_profile::prompt_ns>},
     {"memory_share", a_share, "of the memory's rate, large kernels",
      into<&engine_profile::memory_share>},
     {"unpack_operations", few, "of the vector units, for a weight below 16 bits",
@@ -165,7 +186,7 @@ constexpr key_row<engine_profile> engine_figures[] = {
     {"context_product_share", a_multiple, "of the tensor rate, attention's own products",
      into<&engine_profile::context_product_share>},
     {"copies", whole(1, kernels_max), "of an expert", into<&engine_profile::copies>},
-    {"copy_ns", a_time, "of each, beside its bytes", into<&engine_profile::copy_ns>},
+    {"copy_ns", a_further_time, "of each, beside its bytes", into<&engine_profile::copy_ns>},
     {"overlap", overlap_words,
      "what computes while absent experts are loaded: nothing; the layer before, beside what was "
      "predicted; the layer's other experts; those and the layer before",
@@ -190,19 +211,20 @@ constexpr key_row<engine_profile> engine_figures[] = {
      into<&engine_profile::cpu_layer_ns>},
 };
 constexpr key_row<engine_profile> engine_terms[] = {
-    {"expert_ns", a_time, "software's own time for each expert that the device computes",
+    {"expert_ns", a_further_time, "software's own time for each expert that the device computes",
      into<&engine_profile::expert_ns>},
-    {"copy_bytes_per_s", a_rate, "loads are at most so fast: from pageable memory; 0: as the link",
+    {"copy_bytes_per_s", a_link_rate,
+     "loads are at most so fast: from pageable memory; 0: as the link",
      into<&engine_profile::copy_bytes_per_s>},
-    {"thread_bytes_per_s", a_rate, "that one thread reads of experts; 0: any number",
+    {"thread_bytes_per_s", a_memory_rate, "that one thread reads of experts; 0: any number",
      into<&engine_profile::thread_bytes_per_s>},
 };
 // With costs = "device".
 constexpr key_row<engine_profile> engine_changes[] = {
     {"overlap", overlap_words, "as above", into<&engine_profile::overlap>},
-    {"copy_bytes_per_s", a_rate, "as above", into<&engine_profile::copy_bytes_per_s>},
+    {"copy_bytes_per_s", a_link_rate, "as above", into<&engine_profile::copy_bytes_per_s>},
     {"layer_ns", a_time, "as above", into<&engine_profile::layer_ns>},
-    {"expert_ns", a_time, "as above", into<&engine_profile::expert_ns>},
+    {"expert_ns", a_further_time, "as above", into<&engine_profile::expert_ns>},
     {"cpu_layer_ns", a_time, "as above", into<&engine_profile::cpu_layer_ns>},
 };
 constexpr key_row<engine_profile> engine_special[] = {

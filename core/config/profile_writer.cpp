@@ -38,10 +38,15 @@ public:
     std::string text() const { return keys_ + "\n[" + kind_ + ".sources]\n" + origins_; }
 
 private:
-    // A number with its point or exponent, so that it is no integer.
+    // A number with its point or exponent, so that it is no integer; with its unit where it would
+    // not be believed without.
     template <class Of>
     static std::string text_of(const key_row<Of> &row, const Of &of) {
         const std::string text = row.value(row.takes, of);
+        const bool number =
+            row.takes.kind == value_kind::real || row.takes.kind == value_kind::whole;
+        if (number && !unusual_text(row.takes, std::stod(text)).empty())
+            return quoted(quantity_text(std::stod(text), row.takes.unit));
         return row.takes.kind == value_kind::real ? format("{:.4e}", std::stod(text)) : text;
     }
 

@@ -163,6 +163,7 @@ void builder::read_run(run_config &config) {
         run.fail(*run.find("prefill"), format("choose from 0 to {}", model_prefill_max));
     read_arithmetic(run, config.runs_on(), config.numbers);
     run.read_rows(run_rows, config);
+    config.seed_is_given = run.find("seed") != nullptr;
 }
 
 void builder::read_hardware(run_config &config) {
@@ -211,6 +212,7 @@ void builder::read_source(run_config &config) {
             file_));
     }
     source.read_rows(source_rows, config);
+    read_stop(source, config.stop);
     anchor(source.find("shape"), config.shape);
     read_small(config, trace != nullptr);
     read_model(config, trace != nullptr);
@@ -246,7 +248,9 @@ void builder::read_small(run_config &config, bool has_trace) {
 void builder::read_model(run_config &config, bool has_trace) {
     section_reader &source = section("source");
     if (has_trace) {
-        for (const char *key : {"prompt", "text", "max_tokens", "temperature", "top_p", "top_k"})
+        for (const char *key :
+             {"prompt", "text", "max_tokens", "temperature", "top_p", "top_k", "min_p",
+              "repetition_penalty", "presence_penalty", "frequency_penalty", "penalty_window"})
             if (const given *found = source.find(key); found && !source.find("model"))
                 source.fail(
                     format("{}: [source] {} needs a model; give [source] model in place "
@@ -511,12 +515,12 @@ status builder::build(run_config &config) {
 namespace {
 
 result<run_config> parse(std::string_view text, const std::filesystem::path &name,
-                         std::span<const override_value> overrides, bool may_read,
-                         read_for purpose) {
+                         std::span<const override_value> overrides, bool may_read, read_for purpose,
+                         const run_config &defaults) {
     const result<node> root = parse_document(text, name.string());
     if (!root) return root.failure();
     builder sections(name.string(), name.parent_path(), may_read, purpose);
-    run_config config;
+    run_config config = defaults;
     config.file = name;
     if (const status added = sections.add_file(*root); !added) return added.failure();
     if (const status added = sections.add_overrides(overrides); !added) return added.failure();
@@ -548,15 +552,17 @@ std::string idle_in_cluster(std::string_view section, std::string_view key,
 }
 
 result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
-                                    std::span<const override_value> overrides) {
-    return parse(text, name, overrides, /*may_read=*/false, read_for::emulation);
+                                    std::span<const override_value> overrides,
+                                    const run_config &defaults) {
+    return parse(text, name, overrides, /*may_read=*/false, read_for::emulation, defaults);
 }
 
 result<run_config> load_run_config(const std::filesystem::path &file,
-                                   std::span<const override_value> overrides, read_for purpose) {
+                                   std::span<const override_value> overrides, read_for purpose,
+                                   const run_config &defaults) {
     const result<std::string> text = read_document(file);
     if (!text) return text.failure();
-    auto config = parse(*text, file, overrides, /*may_read=*/true, purpose);
+    auto config = parse(*text, file, overrides, /*may_read=*/true, purpose, defaults);
     return config ? (watch_calls(*config), config) : config;
 }
 

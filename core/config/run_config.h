@@ -24,6 +24,7 @@
 #include "core/config/device_config.h"
 #include "core/config/executors.h"
 #include "core/config/resources.h"
+#include "core/config/stop_reader.h"
 #include "core/host/call.h"
 #include "core/host/faults.h"
 
@@ -74,8 +75,9 @@ struct run_config {
     // request, in one pass. Default: 0 for a trace, 512 for a model.
     uint32_t prefill = 0;
     uint64_t seed = 0;
+    bool seed_is_given = false;
     arithmetic numbers = arithmetic::by_format;  // [run] arithmetic
-    uint32_t threads = 0;                        // of the CPU's arithmetic; 0: one a core
+    uint32_t threads = 0;                        // of the CPU's arithmetic; 0: all processors
     uint32_t device = 0;                         // which GPU, of executor cuda
     bool guard = false;  // measures what cache, prefetch and substitution gain, holds off losers
     uint32_t guard_window = 32;  // passes of decoding, with or without, that are compared
@@ -90,18 +92,21 @@ struct run_config {
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
     // --set against the current one.
     std::filesystem::path trace;
-    std::string shape;                  // model shape; empty: by the trace's model name
-    std::filesystem::path model;        // directory
+    std::string shape;            // model shape; empty: by the trace's model name
+    std::filesystem::path model;  // directory
     // The experts' second version; empty: there is none. Of a model [source] small, a path,
     // resolved; of a trace small_shape.
     std::string small;
-    std::vector<std::string> prompts;   // to be continued ...
-    std::filesystem::path text;         // ... or a text, or windows of ids (*.json), to be scored
-    uint32_t max_tokens = 128;          // new ones, of each prompt
-    double temperature = 0, top_p = 1;  // 0: always the most probable token
-    uint32_t sample_top_k = 0;          // [source] top_k: tokens considered; 0: all
-    bool stop = true;                   // at the model's end tokens
-    uint32_t window = 512;              // ids of a scored text that are scored together
+    std::vector<std::string> prompts;  // to be continued ...
+    std::filesystem::path text;        // ... or a text, or windows of ids (*.json), to be scored
+    uint32_t max_tokens = 128;         // new ones, of each prompt
+    // How tokens are chosen (core/source/sampler.h). Temperature 0: always the most probable one.
+    double temperature = 0, top_p = 1, min_p = 0;
+    uint32_t sample_top_k = 0;  // [source] top_k: tokens considered; 0: all
+    double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+    uint32_t penalty_window = 64;
+    stop_config stop;
+    uint32_t window = 512;  // ids of a scored text that are scored together
     // [memory]
     // Cache slots in whole experts; one of experts and bytes. Neither, with a model or on a real
     // executor: as many as fit.
@@ -167,13 +172,16 @@ void watch_calls(const run_config &config);
 // the file are warned of (`warnings`) unless nodes have a use for them.
 enum class read_for : uint8_t { emulation, nodes };
 
+// `defaults` says what of plain keys counts where neither file nor --set gives them.
 result<run_config> load_run_config(const std::filesystem::path &file,
                                    std::span<const override_value> overrides,
-                                   read_for purpose = read_for::emulation);
+                                   read_for purpose = read_for::emulation,
+                                   const run_config &defaults = {});
 // The same from text; `name` stands for the file in messages. For tests and the fuzz target. No
 // file is read, so [cluster] file is refused.
 result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
-                                    std::span<const override_value> overrides);
+                                    std::span<const override_value> overrides,
+                                    const run_config &defaults = {});
 // Why a cluster has no use for a key of a section, "it has no effect ..."; "" where it has one.
 std::string idle_in_cluster(std::string_view section, std::string_view key,
                             const cluster_config &cluster, read_for purpose);

@@ -27,7 +27,7 @@ constexpr of_run run_list[] = {
      by_hand, "0 of a trace, 512 of a model"},
     {"seed", whole(0, count_max), "of every random number, policies' and drawn tokens'",
      into<&run_config::seed>},
-    {"threads", whole(0, 1024), "of arithmetic on the CPU; 0: one a core",
+    {"threads", whole(0, 1024), "of arithmetic on the CPU; 0: one for each usable processor",
      into<&run_config::threads>, "", cluster_use::nodes},
     {"arithmetic", word("exact|fast"),
      "activations in float32, or rounded as the format of the weights is made for (8 bits, bf16)",
@@ -100,19 +100,36 @@ constexpr of_run source_list[] = {
      into<&run_config::top_p>},
     {"top_k", whole(0, experts_max), "and from no more tokens than so many; 0: all",
      into<&run_config::sample_top_k>},
-    {"stop", a_flag, "at the model's end tokens", into<&run_config::stop>},
+    {"min_p", real(0, 1, share),
+     "and from none with less than this share of the most probable one's chance",
+     into<&run_config::min_p>},
+    {"repetition_penalty", real_above(0, 1000),
+     "divides what speaks for a token that is there already; 1: nothing",
+     into<&run_config::repetition_penalty>},
+    {"presence_penalty", real(-1000, 1000), "taken from the logit of a token that is there already",
+     into<&run_config::presence_penalty>},
+    {"frequency_penalty", real(-1000, 1000),
+     "taken from a token's logit once for each time that it is there",
+     into<&run_config::frequency_penalty>},
+    {"penalty_window", whole(0, 1 << 24),
+     "last tokens of prompt and text that penalties look at; 0: all",
+     into<&run_config::penalty_window>},
+    {"stop", other("true, false, a text, a token id or a list of them"),
+     "where a text ends: at the model's end tokens (false: not), before a text, at a token by its "
+     "id or name; a list adds to the end tokens",
+     by_hand, "true"},
     {"window", whole(2, 1 << 16), "ids of a text that are scored together",
      into<&run_config::window>},
 };
 
 constexpr of_run memory_list[] = {
-    {"experts", amount(experts_max),
+    {"experts", amount(experts_max, "bytes"),
      "cache slots, in whole experts; this or bytes, and --set of one replaces the other", by_hand,
      "as many as fit, of a model or on a real executor"},
     {"bytes", whole(1, bytes_max, bytes), "of cache slots, in place of experts", by_hand},
     {"device_experts", other("a list of counts of experts, one for each of [hardware] devices"),
      "slots of each device, in place of experts and bytes", by_hand, "divided by their room"},
-    {"host_experts", amount(experts_max),
+    {"host_experts", amount(experts_max, "host_bytes"),
      "experts that host memory holds, the others are read from disk when they are needed; on "
      "executor cpu in place of experts",
      by_hand, "all"},
@@ -144,8 +161,8 @@ constexpr of_run plugins_list[] = {
      "was (locale, directory, signals, umask)",
      into<&run_config::guard_calls>},
     {"call_limit_ms", whole(0, 86'400'000, ms),
-     "a call that takes longer is ended, and its policy named (30 times as long: the plan of a "
-     "placement); 0: no limit",
+     "a call that takes longer is ended, and its policy named (30 times as long, of processor "
+     "time: the plan of a placement); 0: no limit",
      into<&run_config::call_limit_ms>},
 };
 
@@ -168,11 +185,11 @@ constexpr of_run router_list[] = {
 };
 
 constexpr key_row<cluster_config> placement_list[] = {
-    {"interval_s", real(0, 1e9, s), "between decisions while a run goes on; 0: never again",
-     into<&cluster_config::interval_s>},
-    {"window_s", real_above(0, 1e9, s), "half-life of the statistics it decides by",
-     into<&cluster_config::window_s>},
-    {"migration_bytes_per_s", real(0, 1e15, bytes_per_s),
+    {"interval_s", usually(real(0, 1e9, s), 1e-6, 1e8, "ms"),
+     "between decisions while a run goes on; 0: never again", into<&cluster_config::interval_s>},
+    {"window_s", usually(real_above(0, 1e9, s), 1e-6, 1e8, "ms"),
+     "half-life of the statistics it decides by", into<&cluster_config::window_s>},
+    {"migration_bytes_per_s", usually(real(0, 1e15, bytes_per_s), 1e3, 1e14, "GB/s"),
      "that a device may receive for migration; 0: what the links leave",
      into<&cluster_config::migration_bytes_per_s>},
     {"migration_delay_max", real_above(0, 1e3),

@@ -151,6 +151,13 @@ std::optional<double> section_reader::number_of(const config_key &key, const giv
     return std::nullopt;
 }
 
+bool section_reader::is_believed(const config_key &key, const given &found, double number) {
+    if (found.value.type == node_type::text) return true;
+    const std::string unusual = unusual_text(key.takes, number);
+    if (!unusual.empty()) fail(found, unusual);
+    return unusual.empty();
+}
+
 void section_reader::read(const config_key &key, uint64_t &out) {
     const given *found = find(key.name);
     if (!found || failed()) return;
@@ -161,6 +168,7 @@ void section_reader::read(const config_key &key, uint64_t &out) {
         if (whole < 0 || static_cast<uint64_t>(whole) < least ||
             static_cast<uint64_t>(whole) > most)
             return wrong();
+        if (!is_believed(key, *found, static_cast<double>(whole))) return;
         out = static_cast<uint64_t>(whole);
     } else if (const auto number = number_of(key, *found)) {
         const double whole = std::round(*number);
@@ -170,6 +178,7 @@ void section_reader::read(const config_key &key, uint64_t &out) {
         // Written so that a NaN fails, too.
         if (!(whole >= static_cast<double>(least)) || !(whole <= static_cast<double>(most)))
             return wrong();
+        if (!is_believed(key, *found, *number)) return;
         out = static_cast<uint64_t>(whole);
     }
 }
@@ -189,6 +198,7 @@ void section_reader::read(const config_key &key, double &out) {
     // Written so that a NaN fails, too.
     const bool enough = takes.above_low ? *number > takes.low : *number >= takes.low;
     if (!enough || !(*number <= takes.high)) return fail(*found, text_of(takes) + " is needed");
+    if (!is_believed(key, *found, *number)) return;
     out = *number;
 }
 
@@ -198,6 +208,9 @@ void section_reader::read_amount(std::string_view name, std::optional<uint32_t> 
     if (!found || failed()) return;
     const config_key &key = key_called(name);
     if (found->value.type == node_type::text) {
+        if (parse_quantity(found->value.text, quantity_unit::bytes))
+            return fail(*found, format("it counts experts; for their size say {} = \"{}\"",
+                                       key.takes.words, found->value.text));
         const auto number = number_of(key, *found);
         if (!number) return;
         if (!(*number > 0) || !(*number <= 1))  // of NaN, too

@@ -101,6 +101,8 @@ private:
     std::optional<size_t> word_of(const config_key &key);
     // The number that is given, in the key's unit; nothing where it is none, which has failed.
     std::optional<double> number_of(const config_key &key, const given &found);
+    // Whether a number without its unit is where its key's usually are; else it has failed.
+    bool is_believed(const config_key &key, const given &found, double number);
 
     std::string file_, title_;
     std::filesystem::path base_;

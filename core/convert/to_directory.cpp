@@ -182,7 +182,7 @@ result<json> read_config(const convert_request &what, const model &of) {
     }
     const auto file = mapped_file::open(what.in / "config.json");
     if (!file) return file.failure();
-    return parse_json({reinterpret_cast<const char *>(file->bytes().data()), file->bytes().size()});
+    return read_json({reinterpret_cast<const char *>(file->bytes().data()), file->bytes().size()});
 }
 
 result<std::string> config_text(const convert_request &what, const model &of, weight_type type) {
@@ -200,7 +200,7 @@ result<std::string> config_text(const convert_request &what, const model &of, we
                                             {"fmt", "e4m3"},
                                             {"activation_scheme", "dynamic"},
                                             {"weight_block_size", {128, 128}}};
-    std::string text = config->dump(2) + "\n";
+    std::string text = bare_odd_numbers(config->dump(2) + "\n");
     const auto again = parse_model_config(text, "config.json");
     if (!again) return again.failure();
     if (const std::string difference = difference_of(of.config(), *again); !difference.empty())
@@ -217,8 +217,11 @@ result<std::vector<side_file>> side_files(const convert_request &what, const mod
         result<std::string> words = words_of(*opened);
         if (!words) return words.failure();
         if (!words->empty()) files.push_back({"tokenizer.json", std::move(*words)});
-        if (!of.generation().end_ids.empty()) {
-            const json ends = {{"eos_token_id", of.generation().end_ids}};
+        std::vector<int32_t> end_ids = of.generation().end_ids;
+        const std::vector<int32_t> &named_ids = of.generation().named_end_ids;
+        end_ids.insert(end_ids.end(), named_ids.begin(), named_ids.end());
+        if (!end_ids.empty()) {
+            const json ends = {{"eos_token_id", end_ids}};
             files.push_back({"generation_config.json", ends.dump(2) + "\n"});
         }
         gguf_reader in(*opened, "tokenizer.");

@@ -9,6 +9,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/convert/gguf_metadata.h"
 #include "core/convert/parts.h"
@@ -177,6 +178,13 @@ void plan_gguf(const gguf_files &from, const model_config &config, const recipe 
             plan.keys.copy(key);
     put_format(how, plan.keys);
     for (const gguf_tensor &one : from.tensors()) {
+        if (!one.other_type.empty()) {
+            log_warning(
+                format("{}: tensor {} is of type {}, which no part needs and nothing here "
+                       "writes; it is left out",
+                       *one.file, shown(one.name), one.other_type));
+            continue;
+        }
         const uint64_t columns = one.shape.back();
         source_rows rows =
             rows_of(packed_matrix(one.type, static_cast<uint32_t>(one.values() / columns),

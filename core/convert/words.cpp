@@ -132,9 +132,11 @@ word_list list_of(const words_json &root, uint32_t vocabulary) {
     }
     if (made.tokens.size() < vocabulary)
         place(vocabulary - 1, format("[PAD{}]", vocabulary - 1), unused);
-    if (model.contains("unk_token") && model["unk_token"].is_string())
+    if (model.contains("unk_token") && model["unk_token"].is_string()) {
+        const std::string unknown_token = model["unk_token"].get<std::string>();
         for (size_t id = 0; id < made.tokens.size(); ++id)
-            if (made.tokens[id] == model["unk_token"]) made.kinds[id] = unknown;
+            if (made.tokens[id] == unknown_token) made.kinds[id] = unknown;
+    }
     read_merges(model.at("merges"), made);
     return made;
 }
@@ -193,9 +195,10 @@ void put_template(const fs::path &directory, gguf_keys &keys) {
     }
     const auto settings = read_all(directory / "tokenizer_config.json");
     if (!settings) return;
-    const json root = json_or_discarded(*settings);
-    if (root.is_object() && root.contains("chat_template") && root["chat_template"].is_string())
-        keys.text(key, root["chat_template"].get<std::string>());
+    const result<json> root = read_json(*settings);
+    if (!root || !root->is_object()) return;
+    const auto held = root->find("chat_template");
+    if (held != root->end() && held->is_string()) keys.text(key, held->get<std::string>());
 }
 
 // Null: it does not cut as wanted.
@@ -248,7 +251,9 @@ status put_words(const model &of, gguf_keys &keys) {
     if (!source) return source.failure();
     const result<std::string> text = read_all(path);
     if (!text) return text.failure();
-    const word_list list = list_of(words_json::parse(*text), of.config().vocabulary);
+    const auto root = read_json_as<words_json>(*text);
+    if (!root) return error{format("{}: not valid JSON: {}", path.string(), root.failure().text)};
+    const word_list list = list_of(*root, of.config().vocabulary);
     if (list.tokens.size() > of.config().vocabulary)
         return error{format("{}: has {} tokens; the model has {}", path.string(),
                             list.tokens.size(), of.config().vocabulary)};

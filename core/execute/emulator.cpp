@@ -14,7 +14,8 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
       overlap_(clock == nullptr ? costs.hardware().engine.overlap : load_overlap::layer),
       link_rates_{costs.hardware().link.h2d_bytes_per_s / 1e9,
                   costs.hardware().disk.read_bytes_per_s / 1e9},
-      flows_(costs.hardware().node.memory_bytes_per_s / 1e9) {
+      flows_(costs.hardware().node.memory_bytes_per_s / 1e9),
+      pace_(costs.hardware().device.busy_link_slowdown) {
     for (size_t kind = 0; kind < std::size(launching_ns_); ++kind)
         launching_ns_[kind] = launching_ns(costs, static_cast<event_kind>(kind));
 }
@@ -63,6 +64,7 @@ void emulator::start(stream &on, uint64_t now_ns) {
     on.launched_until_ns = on.decided_until_ns + launching_ns_[static_cast<size_t>(work.kind)];
     on.due_ns = on.computed_until_ns = now_ns + work.price_ns;
     if (work.kind == event_kind::head) on.computed_until_ns -= drawing_ns_;
+    pace_.begin(on, flows_.under_way(link_h2d));
 }
 
 void emulator::start_cpu(uint64_t handover_ns) {
@@ -76,6 +78,7 @@ void emulator::send(const link_piece &piece) {
     const hardware_profile &hardware = costs_.hardware();
     begin_piece(piece.link);
     pages_[piece.link] = piece.page;
+    if (!reads) pace_.change(device_, now_, /*busy=*/true);
     if (!reads && unified_memory())
         flows_.start(piece.link, now_, 0, 0, 1);
     else
@@ -116,6 +119,7 @@ bool emulator::take_flow(completion &done) {
     const uint32_t which = flows_.take(now_);
     if (which == memory_flows::users) return false;
     if (which == memory_flows::cpu) return finish_cpu(done), true;
+    if (which == link_h2d) pace_.change(device_, now_, /*busy=*/false);
     const uint64_t started_ns = flows_.started_ns(which);
     end_piece(which, now_ - started_ns, done);
     show_piece(which, pages_[which], started_ns, now_);

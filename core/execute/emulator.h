@@ -3,8 +3,8 @@
 //
 // Actors: the GPU stream, the copy engine of each direction, the CPU pool, the disk. Each has at
 // most one event pending. Copies, CPU experts and the disk use host memory together
-// (memory_flows.h). Time is whole nanoseconds. Events at the same time are taken in the order of
-// the actors: links by their numbers, the CPU, the GPU.
+// (memory_flows.h); a busy link slows the GPU (work_pace.h). Time is whole nanoseconds. Events at
+// the same time are taken in the order of the actors: links by their numbers, the CPU, the GPU.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "core/execute/memory_flows.h"
 #include "core/execute/stream_executor.h"
 #include "core/execute/timed_executor.h"
+#include "core/execute/work_pace.h"
 
 namespace moorage::core {
 
@@ -78,6 +79,7 @@ private:
     uint64_t drawing_ns_ = 0;  // of the head's price, by the host
     uint64_t events_ = 0;
     memory_flows flows_;
+    const work_pace pace_;
     uint32_t pages_[link_count] = {};  // that the pieces are of
     uint64_t launching_ns_[8];         // of each event_kind
 };

@@ -40,6 +40,7 @@ void executor_drive::choose(const pass &tokens, uint32_t layer, uint32_t model_l
             } while (std::find(chosen.begin(), chosen.begin() + i, chosen[i]) !=
                      chosen.begin() + i);
     }
+    if (options_.chose) options_.chose(layer, chosen_);
     distinct_ = chosen_;
     std::sort(distinct_.begin(), distinct_.end());
     distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
@@ -102,6 +103,7 @@ bool executor_drive::make_room() {
             continue;
         }
         places.release(page, whole());
+        ++evicted;
         return true;
     }
     return false;

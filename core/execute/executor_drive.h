@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct drive_options {
     bool predict = false;  // the next layer's scores, from the experts that are there
     // A gate or a prediction of the layer has completed.
     std::function<void(event_kind, uint32_t)> seen{};
+    // The experts that the tokens of a pass chose in a layer, top_k of each.
+    std::function<void(uint32_t layer, std::span<const uint32_t> chosen)> chose{};
 };
 
 class executor_drive {
@@ -54,7 +57,7 @@ public:
     status run(const pass &tokens);
 
     arena places;
-    uint64_t hits = 0, misses = 0, on_cpu = 0;
+    uint64_t hits = 0, misses = 0, on_cpu = 0, evicted = 0;
 
 private:
     void choose(const pass &tokens, uint32_t layer, uint32_t model_layer);

@@ -11,7 +11,10 @@ gpus_emulator::gpus_emulator(const device_costs &costs, uint32_t transfers_max, 
       costs_(costs),
       flows_(costs.first.hardware().node.memory_bytes_per_s / 1e9),
       more_(costs.more.size()),
-      each_busy_(costs.more.size() + 1) {}
+      each_busy_(costs.more.size() + 1) {
+    for (uint32_t device = 0; device < count(); ++device)
+        paces_.emplace_back(costs_.of(device).hardware().device.busy_link_slowdown);
+}
 
 void gpus_emulator::hidden_states(uint32_t device, uint32_t tokens, bool back) {
     stream &on = at(device);
@@ -61,6 +64,13 @@ void gpus_emulator::start(uint32_t device) {
     on.launched_until_ns = on.decided_until_ns + launching_ns(costs_.of(device), work.kind);
     on.due_ns = on.computed_until_ns = now_ + work.price_ns;
     if (work.kind == event_kind::head) on.computed_until_ns -= drawing_ns_;
+    paces_[device].begin(on, flows_.under_way(h2d_of(device)));
+}
+
+// Of the device that the link leads to.
+void gpus_emulator::change_pace(uint32_t link, bool busy) {
+    const uint32_t device = device_of_link(link);
+    paces_[device].change(at(device), now_, busy);
 }
 
 void gpus_emulator::start_cpu(uint64_t handover_ns) {
@@ -75,6 +85,7 @@ void gpus_emulator::send(const link_piece &piece) {
     const double rate = reads ? hardware.disk.read_bytes_per_s : hardware.link.h2d_bytes_per_s;
     begin_piece(piece.link);
     loading_ += !reads;
+    if (!reads) change_pace(piece.link, /*busy=*/true);
     pages_[piece.link] = piece.page;
     flows_.start(piece.link, now_, reads ? hardware.disk.issue_ns : hardware.link.issue_ns,
                  static_cast<double>(piece.bytes), rate / 1e9);
@@ -119,7 +130,10 @@ std::optional<completion> gpus_emulator::step() {
             finish(which - links_max, took_ns, done);
         } else {
             loading_ -= which != link_disk;
-            if (which != link_disk) each_busy_[device_of_link(which)].h2d += took_ns;
+            if (which != link_disk) {
+                each_busy_[device_of_link(which)].h2d += took_ns;
+                change_pace(which, /*busy=*/false);
+            }
             end_piece(which, took_ns, done);
             show_piece(which, pages_[which], now_ - took_ns, now_);
         }

@@ -3,9 +3,9 @@
 // The first computes attention, head and its own experts, as in emulator.h; the others compute
 // experts of their own memory. Hidden states go to them and come back as operations of their queue:
 // over a link between the GPUs, or through host memory, which all copies and the CPU share
-// (memory_flows.h). Such a copy is small and takes nothing from the link that loads go over. Events
-// at the same time are taken in the order: links by their numbers, hidden states, the CPU, the
-// GPUs.
+// (memory_flows.h). Such a copy is small and takes nothing from the link that loads go over. A
+// device is slowed by loads on its own link (work_pace.h). Events at the same time are taken in the
+// order: links by their numbers, hidden states, the CPU, the GPUs.
 //
 // The time is the first GPU's while it computes, else that of the first that does; else it goes to
 // what the step waits for.
@@ -20,6 +20,7 @@
 #include "core/execute/memory_flows.h"
 #include "core/execute/stream_executor.h"
 #include "core/execute/timed_executor.h"
+#include "core/execute/work_pace.h"
 
 namespace moorage::core {
 
@@ -78,6 +79,7 @@ private:
     cause waits_for() const;
 
     void start(uint32_t device);
+    void change_pace(uint32_t link, bool busy);
     void start_cpu(uint64_t handover_ns);  // to a pool that was idle, else 0
     void finish(uint32_t device, uint64_t duration_ns, completion &done);
     void finish_cpu(completion &done);
@@ -85,6 +87,7 @@ private:
     const device_costs costs_;
     flows flows_;
     std::vector<stream> more_;        // beyond the first
+    std::vector<work_pace> paces_;    // [devices]
     std::vector<busy_ns> each_busy_;  // [devices]
     uint32_t pages_[links_max] = {};  // that the pieces are of
     uint64_t drawing_ns_ = 0;         // of the head's price, by the host

@@ -78,6 +78,15 @@ double layer_constant(const measured_machine &machine) {
     return std::max(fit_line(machine.token_layers).constant - experts - of_pass, 0.0);
 }
 
+static void set_cache(device_profile &device, const measured_machine &machine) {
+    const cache_figures cache = cache_of(machine);
+    device.cache_bytes = cache.bytes;
+    device.cache_bytes_per_s = cache.bytes_per_s;
+    if (machine.is_host && cache.bytes != 0 && machine.token_layers.size() >= 2)
+        if (const line_fit line = fit_line(machine.token_layers); line.slope > 0)
+            device.cache_bytes_per_s = std::min(cache.bytes_per_s, 1 / line.slope);
+}
+
 device_profile device_of(const measured_machine &machine) {
     device_profile device;
     device.name = machine.processor;
@@ -124,18 +133,15 @@ device_profile device_of(const measured_machine &machine) {
             device.few_flops_per_s = 1 / line.slope;
             device.few_token_ns = to_ns(line.constant);
         }
+    // Not measured: as on the GPUs whose logs were read (decision 0049).
+    if (!machine.is_host) device.busy_link_slowdown = 0.21;
     device.kernel_ns = device.launch_ns;
     // What a GPU's other units do is not measured.
     if (machine.is_host) device.vector_flops_per_s = machine.operations_per_s;
     if (machine.contexts.size() >= 2 && machine.context_bytes > 0)
         if (const line_fit line = fit_line(machine.contexts); line.slope > 0)
             device.context_bytes_per_s = machine.context_bytes / line.slope;
-    const cache_figures cache = cache_of(machine);
-    device.cache_bytes = cache.bytes;
-    device.cache_bytes_per_s = cache.bytes_per_s;
-    if (machine.is_host && cache.bytes != 0 && machine.token_layers.size() >= 2)
-        if (const line_fit line = fit_line(machine.token_layers); line.slope > 0)
-            device.cache_bytes_per_s = std::min(cache.bytes_per_s, 1 / line.slope);
+    set_cache(device, machine);
     return device;
 }
 
@@ -199,9 +205,10 @@ void sources_of_gpu(profile_sources &all, How &&how) {
     auto &node = all.of["node"];
     node["memory_bytes_per_s"] =
         how("experts computed by the CPU and copied at the same time, both summed");
-    node["cpu_bytes_per_s"] = how("experts of one token by the CPU, from pinned memory");
+    node["cpu_bytes_per_s"] =
+        how("four experts of one token by the CPU behind the GPU's attention, by bytes: slope");
     node["cpu_flops_per_s"] = how("an expert for more and more tokens by the CPU");
-    node["cpu_issue_ns"] = how("one small expert by the CPU at zero bytes, both ways included");
+    node["cpu_issue_ns"] = how("of each of these at zero bytes, hand-over both ways included");
 }
 
 // Of what only a CPU's executor does.
@@ -249,6 +256,8 @@ profile_sources sources_of(const measured_machine &machine) {
     device["tile_tokens"] = how("an expert for 2 to 256 tokens, constant over slope of the line");
     device["vector_flops_per_s"] = device["flops_per_s"];
     device["kernel_ns"] = device["launch_ns"];
+    device["busy_link_slowdown"] =
+        "[G] as on an H100 and an H200 over PCIe 5: not measured by this command";
     device["expert_ns"] = how("small experts in one loop, at zero bytes");
     device["token_ns"] = how("small models run whole, many tokens in a pass, at zero operations");
     device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
@@ -394,6 +403,8 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
     add_timed(lines, "a token of few beside the first, likewise", "operations", machine.few_layers,
               false);
     add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
+    add_timed(lines, "an expert on the CPU, of four for one token behind attention, by bytes", "",
+              machine.cpu_experts, true);
     add_timed(lines, "a token drawn, by its logits", "logits", machine.draws, false);
     add_timed(lines, "the most probable token, by its logits", "logits", machine.picks, false);
     add_timed(lines, "attention of one token, by positions looked back on", "positions",

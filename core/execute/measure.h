@@ -111,6 +111,9 @@ struct measured_machine {
     double sync_seconds = 0;     // hand-over of the gate's result; 0 where is_host
     // The CPU pool, where the device is another one.
     double cpu_expert_bytes_per_s = 0, cpu_operations_per_s = 0, cpu_expert_seconds = 0;
+    // What the first and the last are fitted to: an expert of several that it computes at once for
+    // one token, by bytes.
+    std::vector<timed> cpu_experts;
 };
 
 // The profile, a source for every figure, and the tables behind them as lines of text.

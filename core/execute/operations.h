@@ -98,6 +98,8 @@ struct stream {
     // decide, until when it is launched and computes, and since when it is the front.
     uint64_t due_ns = MOORAGE_NEVER, started_ns = 0, decided_until_ns = 0, launched_until_ns = 0,
              computed_until_ns = 0, front_since_ns = 0;
+    // And what was left of it, and of its launches, at paced_ns (work_pace.h).
+    uint64_t paced_ns = 0, launch_parts = 0, work_parts = 0;
 
     bool running() const { return due_ns != MOORAGE_NEVER; }
     void pop() {

@@ -1,8 +1,12 @@
 // call.cpp - the names of the calls, and the board of a process that nobody supervises.
 #include "core/host/call.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace moorage::core {
 
@@ -51,6 +55,7 @@ constexpr call_name call_names[] = {
     {entry_point::placement_plan, "plan", "placement"},
     {entry_point::adopt, "adopt", "placement"},
     {entry_point::facts, "facts", ""},
+    {entry_point::thread, "thread", ""},
     {entry_point::wire_open, "open", "wire"},
     {entry_point::wire_listen, "listen", "wire"},
     {entry_point::wire_connect, "connect", "wire"},
@@ -88,9 +93,33 @@ bool holds(const char (&place)[Bytes], std::string_view text) {
 
 call_board unshared;
 
+std::atomic<uint32_t> always_own{1};
+
+// A page that the kernel clears in children; where it cannot, every process counts as its own.
+std::atomic<uint32_t> *page_of_this_process() {
+    const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void *page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return &always_own;
+    if (madvise(page, bytes, MADV_WIPEONFORK) == 0) return new (page) std::atomic<uint32_t>(1);
+    munmap(page, bytes);
+    return &always_own;
+}
+
 }  // namespace
 
 call_board *board = &unshared;
+std::atomic<uint32_t> *own_process = &always_own;
+
+void become_own_process() {
+    if (own_process == &always_own) own_process = page_of_this_process();
+    own_process->store(1);
+}
+
+void end_stranger() {
+    const auto owner = static_cast<uint32_t>(board->current.load() >> 32);
+    board->forked_owner = lasting_owner(owner) + 1;
+    _exit(0);
+}
 
 std::string_view name_of(entry_point call) { return line_of(call).name; }
 std::string_view kind_of(entry_point call) { return line_of(call).kind; }
@@ -115,9 +144,18 @@ uint32_t owner_of(std::string_view policy, std::string_view kinds, std::string_v
     return at;
 }
 
+uint32_t lasting_owner(uint32_t owner) {
+    return owner == 0 ? owner_of("", "", board->owners[0].library) : owner;
+}
+
 void note_on_board(std::string_view text) {
     keep(board->note, text);
     board->note_call = board->calls.load();
+}
+
+void note_culprit(std::string_view library, uint32_t owner_from_1) {
+    keep(board->culprit, library);
+    board->culprit_owner = owner_from_1;
 }
 
 }  // namespace moorage::core

@@ -12,7 +12,8 @@
 namespace moorage::core {
 
 // The calls, by the name that the headers of the SDK give them; `none`: no policy is at work.
-// `constructors` are those of a library being opened.
+// `constructors` are those of a library being opened, with whatever else the loader runs of it.
+// `thread`: no call, but a thread that a library started.
 enum class entry_point : uint32_t {
     none,
     constructors,
@@ -52,6 +53,7 @@ enum class entry_point : uint32_t {
     placement_plan,
     adopt,
     facts,
+    thread,
     wire_open,  // from here on those of wires
     wire_listen,
     wire_connect,
@@ -90,7 +92,14 @@ struct call_board {
     char file[512];
     std::atomic<uint32_t> call_limit_ms{10'000};  // 0: none
     std::atomic<call_guard> guard{call_guard::usual};
-    std::atomic<uint32_t> done{0};  // the work came to its end, however it went
+    std::atomic<uint32_t> done{0};      // the work came to its end, however it went ...
+    std::atomic<int32_t> exit_code{0};  // ... and with this; what the kernel says came after it
+    // The library in whose code a thread of its own ended the process, whoever was being called.
+    char culprit[256];
+    std::atomic<uint32_t> culprit_owner{0};  // the same as an owner, counted from 1; 0: none yet
+    // Owners, each counted from 1, of what the kernel does not tell: the first that started
+    // threads which go on after the call; the latest whose call made a second process return.
+    std::atomic<uint32_t> threads_owner{0}, forked_owner{0};
 };
 
 // The board of this process; one of its own, unshared, where nobody supervises it.
@@ -100,9 +109,21 @@ extern call_board *board;
 // whatever library is being opened, and that of policies beyond the last place is the last one.
 uint32_t owner_of(std::string_view policy, std::string_view kinds, std::string_view library);
 uint32_t owner_being_opened(std::string_view library);
+// The same owner at a place that it keeps, once further libraries are opened.
+uint32_t lasting_owner(uint32_t owner);
 
 // What is known about the death to come. Safe in a signal handler.
 void note_on_board(std::string_view text);
+// That a thread of this library ends the process. Safe in a signal handler.
+void note_culprit(std::string_view library, uint32_t owner_from_1);
+
+// A process that a policy forks has all that this one has, and must not go on as this one. The
+// kernel clears this word in every child; those that the host forks set it again.
+extern std::atomic<uint32_t> *own_process;
+void become_own_process();
+inline bool is_stranger() { return own_process->load(std::memory_order_relaxed) == 0; }
+// Ends such a child, and notes who was being called.
+[[noreturn]] void end_stranger();
 
 // The layer step under way, for all calls until the next one; and that there is none.
 inline void note_step(uint32_t layer, uint64_t token) {
@@ -121,7 +142,10 @@ public:
         on_.current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
                           std::memory_order_relaxed);
     }
-    ~policy_call() { on_.current.store(before_, std::memory_order_relaxed); }
+    ~policy_call() {
+        if (is_stranger()) end_stranger();
+        on_.current.store(before_, std::memory_order_relaxed);
+    }
     call_guard guard() const { return on_.guard.load(std::memory_order_relaxed); }
     policy_call(const policy_call &) = delete;
     policy_call &operator=(const policy_call &) = delete;

@@ -75,6 +75,7 @@ private:
 // Where the dynamic segment says that its tables are, as offsets into the file; 0: none.
 struct tables {
     uint64_t symbols = 0, texts = 0, text_bytes = 0, hash = 0, gnu_hash = 0;
+    std::vector<uint64_t> needed;  // offsets into the texts
 };
 
 result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
@@ -123,6 +124,7 @@ std::optional<tables> tables_of(const image &file, const std::vector<Elf64_Phdr>
     tables found;
     for (const Elf64_Dyn &one : *entries) {
         if (one.d_tag == DT_NULL) break;
+        if (one.d_tag == DT_NEEDED) found.needed.push_back(one.d_un.d_val);
         if (one.d_tag == DT_STRSZ) found.text_bytes = one.d_un.d_val;
         if (one.d_tag == DT_SYMTAB) found.symbols = offset_of(one.d_un.d_ptr, segments);
         if (one.d_tag == DT_STRTAB) found.texts = offset_of(one.d_un.d_ptr, segments);
@@ -174,6 +176,11 @@ result<elf_symbols> read_elf_symbols(const std::filesystem::path &path) {
     if (!symbols || !texts || texts->empty() || texts->back() != '\0') return damaged;
     elf_symbols found;
     found.texts = std::make_unique<std::vector<char>>(std::move(*texts));
+    for (const uint64_t offset : in->needed) {
+        if (offset >= found.texts->size()) return damaged;
+        const char *text = found.texts->data() + offset;
+        found.needed.emplace_back(text, strnlen(text, name_bytes_max));
+    }
     for (const Elf64_Sym &one : *symbols) {
         if (one.st_name >= found.texts->size()) return damaged;
         const char *text = found.texts->data() + one.st_name;
@@ -186,6 +193,7 @@ result<elf_symbols> read_elf_symbols(const std::filesystem::path &path) {
         } else if (one.st_shndx != SHN_ABS &&
                    (visibility == STV_DEFAULT || visibility == STV_PROTECTED)) {
             found.exported.push_back(name);
+            if (binding == STB_GNU_UNIQUE) found.shared.push_back(name);
             if (type == STT_FUNC || type == STT_GNU_IFUNC) found.functions.push_back(name);
         }
     }

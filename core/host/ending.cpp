@@ -21,6 +21,19 @@ std::string text_of(const char (&place)[Bytes]) {
     return {place, strnlen(place, Bytes)};
 }
 
+// Of a board's `current`, however wild.
+const call_board::owner &owner_at(const call_board &page, uint64_t current) {
+    return page.owners[std::min<uint64_t>(current >> 32, call_board::owners_max - 1)];
+}
+
+// "policy mine (./mine.so)", "policy library ./mine.so"
+std::string who_owns(const call_board &page, uint32_t index) {
+    const auto &owner = owner_at(page, uint64_t{index} << 32);
+    const std::string policy = text_of(owner.policy), library = text_of(owner.library);
+    return policy.empty() ? format("policy library {}", library)
+                          : format("policy {} ({})", policy, library);
+}
+
 std::string last_line(std::string_view said) {
     while (!said.empty() && said.back() == '\n') said.remove_suffix(1);
     const size_t start = said.rfind('\n');
@@ -34,8 +47,21 @@ std::string without_controls(std::string text) {
     return text;
 }
 
+std::string place_of(const ending &how) {
+    if (how.call.empty()) return "";
+    return how.call == name_of(entry_point::thread) ? " in a thread of its own" : " in " + how.call;
+}
+
 std::string what_happened(const ending &how) {
     if (!how.file.empty()) return "";
+    if (how.endless)
+        return format(
+            "{} was called again and again, and the layer step did not end within {} ms "
+            "(plugins.call_limit_ms); it was ended",
+            how.call.empty() ? "a policy" : how.call, how.limit_ms);
+    if (how.stopped)
+        return format("stopped the process{}, which was ended then",
+                      how.call.empty() ? "" : place_of(how));
     if (how.overran && how.call.empty())
         return format("did not end within {} ms and was ended", how.limit_ms);
     if (how.overran)
@@ -46,8 +72,7 @@ std::string what_happened(const ending &how) {
         : how.call.empty() ? format("ended before it was done, with exit code {}", how.exit_code)
                            : format("ended the process with exit code {}", how.exit_code);
     const bool killed = how.signal == SIGKILL;
-    return what + (how.call.empty() ? "" : " in " + how.call) +
-           (killed ? " (the kernel's, perhaps, for want of memory)" : "");
+    return what + place_of(how) + (killed ? " (the kernel's, perhaps, for want of memory)" : "");
 }
 
 std::string who(const ending &how) {
@@ -64,24 +89,59 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
         how.signal = WTERMSIG(state);
     else
         how.exit_code = WEXITSTATUS(state);
+    if (const uint32_t forked = page.forked_owner; forked != 0)
+        how.forked = who_owns(page, forked - 1);
     const uint64_t current = page.current;
     const auto call = static_cast<entry_point>(static_cast<uint32_t>(current));
     how.finished = page.done != 0 && how.signal == 0 && call == entry_point::none;
-    if (how.finished) return how;
+    if (how.finished) {
+        how.exit_code = page.exit_code;  // whatever a thread made of it meanwhile
+        return how;
+    }
     how.file = text_of(page.file);
-    if (page.note_call == page.calls) how.note = text_of(page.note);
+    // The thread that calls policies may have gone on while another one died.
+    if (page.note_call == page.calls || page.culprit[0] != '\0') how.note = text_of(page.note);
     if (how.note.empty()) how.note = last_line(said);
     how.in_step = page.in_step != 0;
     how.layer = page.layer;
     how.token = page.token;
-    if (call == entry_point::none || !how.file.empty()) return how;
-    const auto &owner = page.owners[std::min<uint64_t>(current >> 32, call_board::owners_max - 1)];
+    if (!how.file.empty()) return how;
+    const auto thread_of_its_own = static_cast<uint64_t>(entry_point::thread);
+    const std::string culprit = text_of(page.culprit);
+    const uint32_t known = page.culprit_owner, starter = page.threads_owner;
+    const auto library_of = [&](uint64_t place) { return text_of(owner_at(page, place).library); };
+    const uint64_t of_culprit = uint64_t{known - 1} << 32;
+    const bool is_called =
+        call != entry_point::none && known != 0 && library_of(of_culprit) == library_of(current);
+    if (!culprit.empty() && !is_called) {
+        how.call = name_of(entry_point::thread);
+        if (known != 0)
+            blame(how, page, of_culprit | thread_of_its_own);
+        else
+            how.library = culprit;
+    } else if (starter != 0 && (how.signal == 0 || how.signal == SIGKILL) &&
+               (call == entry_point::none ||
+                library_of(uint64_t{starter - 1} << 32) != library_of(current))) {
+        // The kernel does not tell which thread it was, and few libraries have any.
+        blame(how, page, uint64_t{starter - 1} << 32 | thread_of_its_own);
+        if (call != entry_point::none && how.note.empty())
+            how.note = format("unless {} did it in {}",
+                              who_owns(page, static_cast<uint32_t>(current >> 32)), name_of(call));
+    } else {
+        blame(how, page, current);
+    }
+    return how;
+}
+
+void blame(ending &how, const call_board &page, uint64_t current) {
+    const auto call = static_cast<entry_point>(static_cast<uint32_t>(current));
+    if (call == entry_point::none) return;
+    const auto &owner = owner_at(page, current);
     how.policy = text_of(owner.policy);
     how.library = text_of(owner.library);
     how.call = name_of(call);
     how.kind = kind_of(call);
     if (how.kind.empty()) how.kind = text_of(owner.kinds);
-    return how;
 }
 
 std::string ending::signal_name() const {
@@ -115,6 +175,7 @@ json to_json(const ending &how) {
             {"signal", or_null(how.signal_name())},
             {"exit_code", exited ? json(how.exit_code) : json(nullptr)},
             {"overran", how.overran},
+            {"stopped", how.stopped},
             {"note", or_null(how.note)},
             {"file", or_null(how.file)}};
 }

@@ -14,7 +14,9 @@ namespace moorage::core {
 
 namespace {
 
-std::string label_of(const policy &of) {
+// In whose place it runs, or the first of its kinds where nobody says.
+std::string label_of(const policy &of, std::string_view kind) {
+    if (!kind.empty()) return format("{} plugin {}", kind, of.name());
     for (const std::string_view kind : kinds)
         if (of.is(kind)) return format("{} plugin {}", kind, of.name());
     return format("plugin {}", of.name());
@@ -100,10 +102,12 @@ struct instance::content {
     moorage_wire wire{};
 
     content(policy_caller &calling, const policy &of, library &in, const environment &where)
-        : via(calling), from(of), home(in), host(where, label_of(of)) {
+        : via(calling), from(of), home(in), host(where, label_of(of, where.kind)) {
         via.host = &host;
         via.name = of.name();
         via.owner = owner_of(of.name(), kinds_of(of), of.path.string());
+        via.keeps_to_itself = in.keeps_to_itself;
+        note_owner_of_library(reinterpret_cast<const void *>(in.module.create), via.owner);
         via.faults = where.faults;
     }
     ~content();
@@ -145,17 +149,19 @@ status instance::content::make() {
         return error{format("{}: create answered ok but left out null; set *out", host.label)};
     via.plugin = made;
     ++home.instances;
+    home.used = true;
     if (auto kept = undisturbed(); !kept) return kept;
     return check_calls();
 }
 
 status instance::content::check_calls() {
-    if (via.plugin->size < plugin_size_min || via.plugin->size > record_size_max)
+    const uint32_t size = via.read(entry_point::create, [&] { return via.plugin->size; });
+    if (size < plugin_size_min || size > record_size_max)
         return error{
             format("{}: moorage_plugin has size {}, expected {} or more; set size to "
                    "sizeof(moorage_plugin)",
-                   host.label, via.plugin->size, plugin_size_min)};
-    calls = completed<moorage_plugin>(via.plugin);
+                   host.label, size, plugin_size_min)};
+    calls = via.read(entry_point::create, [&] { return completed<moorage_plugin>(via.plugin); });
     if (calls.destroy && calls.activate && calls.deactivate && calls.reset && calls.get_interface)
         return success();
     return error{
@@ -172,12 +178,15 @@ status instance::content::find(const char *id, Table &table, const Table *&out) 
     if (!given)
         return error{
             format("{}: declares {} but get_interface answers null for it", host.label, id)};
-    uint32_t size = 0;
-    std::memcpy(&size, given, sizeof(size));
+    const auto size = via.read(entry_point::get_interface, [&] {
+        uint32_t bytes = 0;
+        std::memcpy(&bytes, given, sizeof(bytes));
+        return bytes;
+    });
     if (size < required_bytes<Table> || size > record_size_max)
         return error{format("{}: table {} has size {}, expected {} or more; set its size",
                             host.label, id, size, required_bytes<Table>)};
-    table = completed<Table>(given);
+    table = via.read(entry_point::get_interface, [&] { return completed<Table>(given); });
     if (!has_required(table))
         return error{format("{}: table {} lacks a required function", host.label, id)};
     out = &table;
@@ -283,7 +292,9 @@ result<std::vector<fact>> instance::state_facts() {
             format("{}: facts returned {}, and there was room for {}", label, count, facts_max)};
     for (uint32_t i = 0; i < count; ++i) {
         const char *text = given[i].plugin_name;
-        const std::string_view name = text ? std::string_view(text) : std::string_view();
+        const std::string_view name = content_->via.read(entry_point::facts, [&] {
+            return text ? std::string_view(text, strnlen(text, name_max + 1)) : std::string_view();
+        });
         if (name.empty() || name.size() > name_max || std::isnan(given[i].value))
             return error{format("{}: fact {} has no name of 1 to {} letters, or no value", label, i,
                                 name_max)};

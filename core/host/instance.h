@@ -44,6 +44,7 @@ struct environment {
     future_view *future = nullptr;         // null: no such service
     uint64_t seed = 0;
     fault_log *faults = nullptr;  // takes what calls change of the process; null: errors say it
+    std::string_view kind = {};   // in whose place the policy runs, for what it logs; "": any
 };
 
 class instance {

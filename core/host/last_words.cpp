@@ -15,12 +15,13 @@
 
 #include "core/base/mapped_file.h"
 #include "core/host/call.h"
+#include "core/host/threads.h"
 
 namespace moorage::core {
 
 namespace {
 
-constexpr int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+constexpr int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 struct sigaction before[NSIG];
 
 // Text put together without an allocation.
@@ -58,6 +59,18 @@ uintptr_t stack_pointer(const void *context) {
 #endif
 }
 
+uintptr_t instruction_pointer(const void *context) {
+    const auto &machine = static_cast<const ucontext_t *>(context)->uc_mcontext;
+#if defined(__x86_64__)
+    return static_cast<uintptr_t>(machine.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+    return machine.pc;
+#else
+    (void)machine;
+    return 0;
+#endif
+}
+
 // What a thread touches beside its stack pointer is its stack: when that faults, it is full.
 bool stack_is_full(uintptr_t address, const void *context) {
     constexpr uintptr_t near = 1 << 16;
@@ -83,6 +96,7 @@ void note_fault(int signal, const siginfo_t &about, const void *context) {
 }
 
 void last_words(int signal, siginfo_t *about, void *context) {
+    note_culprit_of(instruction_pointer(context), stack_pointer(context));
     note_fault(signal, *about, context);
     const struct sigaction &old = before[signal];
     sigaction(signal, &old, nullptr);
@@ -105,6 +119,7 @@ void last_words(int signal, siginfo_t *about, void *context) {
         text << "an exception was thrown that is no std::exception";
     }
     note_on_board(text.text());
+    note_culprit_of(0, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
     std::abort();
 }
 

@@ -3,6 +3,7 @@
 
 #include <boost/dll/shared_library.hpp>
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -13,12 +14,14 @@
 #include <string>
 #include <utility>
 
+#include "core/base/foreign_file.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/host/call.h"
 #include "core/host/descriptor.h"
 #include "core/host/elf_symbols.h"
 #include "core/host/surroundings.h"
+#include "core/host/threads.h"
 
 namespace moorage::core {
 
@@ -31,6 +34,7 @@ constexpr uint32_t descriptors_max = 256;
 struct loaded {
     boost::dll::shared_library handle;
     library content;
+    std::vector<std::string> shared;  // variables that are one for all libraries which have them
 };
 struct owner {
     std::recursive_mutex mutex;
@@ -46,6 +50,7 @@ owner &process() {
 // so it precedes the destruction of that library's statics.
 void deinitialise_last() {
     auto &list = process().initialised;
+    if (list.empty()) return;  // end_libraries() was before it
     library *last = list.back();
     list.pop_back();
     const policy_call at_work(owner_being_opened(last->path.string()), entry_point::deinit);
@@ -114,15 +119,57 @@ const char *missing_sanitizer(const elf_symbols &symbols) {
 }
 
 // "" when nothing in the file speaks against running its code.
-std::string not_to_be_opened(const std::filesystem::path &file) {
-    const auto symbols = read_elf_symbols(file);
-    if (!symbols) return symbols.failure().text;
-    if (!has(symbols->functions, MOORAGE_MODULE_SYMBOL)) return missing_symbol(*symbols);
-    if (const char *sanitizer = missing_sanitizer(*symbols))
+std::string not_to_be_opened(const elf_symbols &symbols) {
+    if (!has(symbols.functions, MOORAGE_MODULE_SYMBOL)) return missing_symbol(symbols);
+    if (const char *sanitizer = missing_sanitizer(symbols))
         return format(
             "is built with -fsanitize={}, which this program is not; build it without, or "
             "moorage with it",
             sanitizer);
+    return "";
+}
+
+std::string demangled(const std::string &name) {
+    int code = 0;
+    char *text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &code);
+    const std::string shown = code == 0 && text ? text : name;
+    std::free(text);
+    return shown;
+}
+
+// Variables of the C++ library are meant to be shared.
+bool is_of_standard_library(std::string_view name) {
+    for (const std::string_view start :
+         {"_ZNSt", "_ZNKSt", "_ZZNSt", "_ZZNKSt", "_ZGVNSt", "_ZGVZNSt", "_ZGVZNKSt", "_ZTISt",
+          "_ZTVSt", "_ZTSSt", "_ZZSt", "_ZGVZSt", "_ZSt", "_ZN9__gnu_cxx"})
+        if (name.starts_with(start)) return true;
+    return false;
+}
+
+std::vector<std::string> own_shared(const elf_symbols &symbols) {
+    std::vector<std::string> names;
+    for (const std::string_view name : symbols.shared)
+        if (!is_of_standard_library(name)) names.emplace_back(name);
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+// The loader makes one variable of those that two libraries export under one name, and so a table
+// of the first would stand for that of the second. "": there is none.
+std::string shared_with_others(const std::vector<std::string> &shared) {
+    for (const auto *list : {&process().libraries, &process().refused})
+        for (const auto &other : *list) {
+            std::vector<std::string> both;
+            std::set_intersection(shared.begin(), shared.end(), other->shared.begin(),
+                                  other->shared.end(), std::back_inserter(both));
+            if (both.empty()) continue;
+            return format(
+                "exports {} C++ variables that {} exports as well, and both would use those of "
+                "the latter, for example {}; build it with moorage_add_policy(), or with "
+                "-fvisibility=hidden and a version script that exports {} alone",
+                both.size(), other->content.path.string(), demangled(both.front()).substr(0, 200),
+                MOORAGE_MODULE_SYMBOL);
+        }
     return "";
 }
 
@@ -192,20 +239,34 @@ std::string_view loader_text(std::string_view what) {
     return what.substr(0, what.rfind("): "));
 }
 
-// Opens the file. What its symbols say against it, and the loader's reason, come back as errors.
-result<const moorage_module *> open_module(const std::filesystem::path &file,
-                                    boost::dll::shared_library &handle) {
-    if (std::string reason = not_to_be_opened(file); !reason.empty()) return error{reason};
+// Opens the file and reads its record. What its symbols say against it, and the loader's reason,
+// come back as errors.
+status open_module(loaded &fresh) {
+    library &content = fresh.content;
+    const auto symbols = read_elf_symbols(content.path);
+    if (!symbols) return symbols.failure();
+    if (std::string reason = not_to_be_opened(*symbols); !reason.empty()) return error{reason};
+    content.keeps_to_itself = keeps_to_itself(*symbols);
+    auto shared = own_shared(*symbols);
+    if (std::string reason = shared_with_others(shared); !reason.empty()) return error{reason};
+    fresh.shared = std::move(shared);
+    if (!content.keeps_to_itself) remember_surroundings();
     try {
         {
             const policy_call at_work(0, entry_point::constructors);
-            handle.load(boost::dll::fs::path(file.string()), boost::dll::load_mode::rtld_now);
+            fresh.handle.load(boost::dll::fs::path(content.path.string()),
+                              boost::dll::load_mode::rtld_now);
         }
-        const auto door = handle.get<const moorage_module *()>(MOORAGE_MODULE_SYMBOL);
+        // The symbol may be chosen by a function of the library (IFUNC); the record may lie
+        // nowhere.
         const policy_call at_work(0, entry_point::module);
-        return door();
+        const auto door = fresh.handle.get<const moorage_module *()>(MOORAGE_MODULE_SYMBOL);
+        note_library(content.path.string(), reinterpret_cast<const void *>(door));
+        return read_module(door(), content);
     } catch (const std::exception &failure) {
-        return error{format("cannot be loaded: {}", loader_text(failure.what()))};
+        const std::string mount = noexec_text(content.path);
+        return error{format("cannot be loaded: {}{}", loader_text(failure.what()),
+                            mount.empty() ? "" : "; " + mount)};
     }
 }
 
@@ -221,23 +282,48 @@ result<library *> load_library(const std::filesystem::path &file) {
     for (const auto &one : process().libraries)
         if (one->content.path == path) return &one->content;
     auto fresh = std::make_unique<loaded>();
-    fresh->content.path = path;
-    remember_surroundings();
-    owner_being_opened(path.string());
-    const auto record = open_module(path, fresh->handle);
-    status sound = record ? read_module(*record, fresh->content) : status(record.failure());
-    if (const std::string what = restore_surroundings(/*all=*/true); sound && !what.empty())
+    library &content = fresh->content;
+    content.path = path;
+    status sound = [&] {
+        const thread_watch threads(owner_being_opened(path.string()), /*looks=*/true);
+        return open_module(*fresh);
+    }();
+    const bool opened = fresh->handle.is_loaded();
+    if (const std::string what = restore_surroundings(opened && !content.keeps_to_itself);
+        sound && !what.empty())
         sound =
             error{format("changes {} of the process when it is opened; leave that to the host "
                          "(a library built with -ffast-math does it: leave that out)",
                          what)};
     if (!sound) {
         // Code of it has run: it stays mapped, so that nothing it left behind can dangle.
-        if (fresh->handle.is_loaded()) process().refused.push_back(std::move(fresh));
+        if (opened) process().refused.push_back(std::move(fresh));
         return sound.failure();
     }
+    content.memory = library_memory(reinterpret_cast<const void *>(content.module.create));
     process().libraries.push_back(std::move(fresh));
     return &process().libraries.back()->content;
+}
+
+std::string why_not_open(const std::filesystem::path &file) {
+    const auto symbols = read_elf_symbols(file);
+    return symbols ? not_to_be_opened(*symbols) : symbols.failure().text;
+}
+
+bool libraries_are_as_opened() {
+    const auto lock = load_lock();
+    return std::ranges::all_of(process().libraries, [](const auto &one) {
+        const library &content = one->content;
+        if (!content.used) return true;
+        const bool is_plain = content.keeps_to_itself && !content.module.init &&
+                              !content.module.deinit && content.memory.is_comparable();
+        return is_plain && content.instances == 0 && content.memory.is_unchanged();
+    });
+}
+
+void end_libraries() {
+    const auto lock = load_lock();
+    while (!process().initialised.empty()) deinitialise_last();
 }
 
 library *library_of(const moorage_module *module) {
@@ -252,9 +338,11 @@ status initialise(library &of) {
     if (of.initialised) return success();
     if (of.module.init) {
         init_error.clear();
+        const uint32_t owner = owner_being_opened(of.path.string());
+        const thread_watch threads(owner, !of.keeps_to_itself);
         remember_surroundings();
         const int32_t code = [&] {
-            const policy_call at_work(owner_being_opened(of.path.string()), entry_point::init);
+            const policy_call at_work(owner, entry_point::init);
             return of.module.init(&init_host);
         }();
         if (const std::string what = restore_surroundings(/*all=*/true); !what.empty())

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/host/library_ways.h"
 #include "moorage/module.h"
 
 namespace moorage::core {
@@ -24,12 +26,25 @@ struct library {
     std::vector<moorage_descriptor> descriptors;     // completed
     std::vector<std::vector<moorage_param>> params;  // completed, parallel to descriptors
     bool initialised = false;
-    uint64_t instances = 0;  // alive; changed under load_lock
+    bool keeps_to_itself = false;  // library_ways.h
+    library_memory memory;         // as it was once the library was opened and its door read
+    uint64_t instances = 0;        // alive; changed under load_lock
+    bool used = false;             // some were made in this process
 };
 
 // Loads and checks `file`, or returns what was loaded before from the same file. The error is the
 // reason of the refusal without the file's name: what was expected, what was found, the remedy.
 result<library *> load_library(const std::filesystem::path &file);
+
+// What speaks against opening the file, by its bytes alone: none of its code runs. "": nothing.
+std::string why_not_open(const std::filesystem::path &file);
+
+// Whether this process can do the next piece of work as one that was never asked would: no library
+// that was used remembers anything, as far as can be told.
+bool libraries_are_as_opened();
+
+// Calls deinit of every library whose init was called. At exit it comes by itself.
+void end_libraries();
 
 // The loaded library that `module` is the completed record of.
 library *library_of(const moorage_module *module);

@@ -11,6 +11,7 @@
 #include "core/host/call.h"
 #include "core/host/faults.h"
 #include "core/host/surroundings.h"
+#include "core/host/threads.h"
 #include "moorage/module.h"
 
 namespace moorage::core {
@@ -46,6 +47,7 @@ public:
     moorage_plugin *plugin = nullptr;
     std::string name;
     uint32_t owner = 0;
+    bool keeps_to_itself = false;  // of its library (library_ways.h)
     entry_times *times = nullptr;  // borrowed; null: calls are not timed
     fault_log *faults = nullptr;   // null: what a call changed is kept in `disturbance`
     std::string disturbance;
@@ -61,12 +63,21 @@ public:
         }
         return raw<false>(which, function, plugin, arguments...);
     }
-    // Everything is looked at.
+    // Everything is looked at that the policy's library may change.
     template <class Answer, class... Parameters, class... Arguments>
     Answer control(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
         const in_control mark(*host);
+        if (keeps_to_itself && board->guard.load(std::memory_order_relaxed) != call_guard::full)
+            return raw<false>(which, function, arguments...);
+        const thread_watch threads(owner, !keeps_to_itself);
         remember_surroundings();
         return raw<true>(which, function, arguments...);
+    }
+    // What a call handed out is read as part of it: it may lie nowhere.
+    template <class Read>
+    auto read(entry_point which, Read &&what) const {
+        const policy_call at_work(owner, which);
+        return what();
     }
 
 private:

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "core/base/log.h"
@@ -31,6 +34,23 @@ bool may_be_policies(const std::filesystem::path &file) {
                                    [](auto name) { return name.starts_with("moorage_module_v"); });
 }
 
+// Whether the bytes of a file hold the text as C strings end: a library without its name in it has
+// no policy of that name, unless it makes the name up when it is asked.
+bool holds_text(const std::filesystem::path &file, std::string_view text) {
+    static std::map<std::pair<std::filesystem::path, std::string>, bool> known;  // load_lock
+    const auto [at, is_new] = known.try_emplace({file, std::string(text)}, false);
+    if (!is_new) return at->second;
+    std::ifstream in(file, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    return at->second = bytes.find(std::string(text) + '\0') != std::string::npos;
+}
+
+// A bundled library is named like its policy: "score.so" has score and score_chosen.
+bool is_named_after(const std::filesystem::path &file, std::string_view policy) {
+    const std::string stem = file.stem().string();
+    return policy.starts_with(stem) && (policy.size() == stem.size() || policy[stem.size()] == '_');
+}
+
 std::string paths_of(const std::vector<const policy *> &all) {
     std::string text;
     for (const policy *one : all)
@@ -40,9 +60,16 @@ std::string paths_of(const std::vector<const policy *> &all) {
 
 }  // namespace
 
+// A library that was found and is opened once somebody asks for what it may have.
+struct waiting_library {
+    std::filesystem::path file;
+    bool bundled = false;
+};
+
 struct registry::content {
     std::vector<policy> policies;
     std::vector<refusal> refusals;
+    std::vector<waiting_library> waiting;       // in the order of the scan
     std::set<std::filesystem::path> scanned;    // canonical
     std::vector<std::filesystem::path> places;  // folders that were scanned or hold what was
 
@@ -50,14 +77,27 @@ struct registry::content {
         log_warning(format("{}: refused: {}", file.string(), reason));
         refusals.push_back({file, std::move(reason)});
     }
+    void open(const std::filesystem::path &file);
+    template <class Wanted>
+    void open_where(Wanted &&wanted);
+    void open_all() {
+        open_where([](const waiting_library &) { return true; });
+    }
+    void open_users(std::string_view name);
+    void open_bundled(std::string_view name, std::string_view kind);
+    bool has(std::string_view name, std::string_view kind) const {
+        return std::any_of(policies.begin(), policies.end(),
+                           [&](const policy &one) { return one.name() == name && one.is(kind); });
+    }
     void add(const std::filesystem::path &file);
     status add_folder(const std::filesystem::path &folder);
-    bool is_in(const policy &one, const std::filesystem::path &library) const;
+    // Whether a file that was found is the one that `library` names.
+    bool is_file(const std::filesystem::path &known, const std::filesystem::path &library) const;
+    result<const policy *> find(std::string_view name, std::string_view kind,
+                                const std::filesystem::path &library) const;
 };
 
-void registry::content::add(const std::filesystem::path &file) {
-    std::error_code ignored;
-    if (!scanned.insert(std::filesystem::canonical(file, ignored)).second) return;
+void registry::content::open(const std::filesystem::path &file) {
     auto loaded = load_library(file);
     if (!loaded) return refuse(file, loaded.failure().text);
     library &from = **loaded;
@@ -67,6 +107,38 @@ void registry::content::add(const std::filesystem::path &file) {
                          policies.size(), policies_max));
     for (size_t i = 0; i < from.descriptors.size(); ++i)
         policies.push_back({&from.module, &from.descriptors[i], from.params[i], file});
+}
+
+template <class Wanted>
+void registry::content::open_where(Wanted &&wanted) {
+    std::vector<waiting_library> opened, left;
+    for (waiting_library &one : waiting) (wanted(one) ? opened : left).push_back(std::move(one));
+    waiting = std::move(left);
+    for (const waiting_library &one : opened) open(one.file);
+}
+
+void registry::content::open_users(std::string_view name) {
+    open_where(
+        [&](const waiting_library &one) { return !one.bundled && holds_text(one.file, name); });
+}
+
+// First where policies of the kind lie, then wherever a library has the name.
+void registry::content::open_bundled(std::string_view name, std::string_view kind) {
+    for (const bool anywhere : {false, true}) {
+        if (has(name, kind)) return;
+        open_where([&](const waiting_library &one) {
+            return one.bundled && is_named_after(one.file, name) &&
+                   (anywhere || one.file.parent_path().filename() == kind);
+        });
+    }
+}
+
+void registry::content::add(const std::filesystem::path &file) {
+    std::error_code ignored;
+    if (!scanned.insert(std::filesystem::canonical(file, ignored)).second) return;
+    if (std::string reason = why_not_open(file); !reason.empty())
+        return refuse(file, std::move(reason));
+    waiting.push_back({file});
 }
 
 status registry::content::add_folder(const std::filesystem::path &folder) {
@@ -86,20 +158,28 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
     }
     if (failed) return error{format("plugin directory {}: {}", folder.string(), failed.message())};
     std::sort(files.begin(), files.end());
+    const fs::path base = fs::canonical(folder, failed);
     for (const fs::path &file : files) {
-        if (may_be_policies(file))
-            add(file);
-        else if (scanned.insert(fs::canonical(file, failed)).second)
+        // Bundled files are the program's own: their names alone say what they are.
+        if (!scanned
+                 .insert(nested ? base / file.lexically_relative(folder)
+                                : fs::canonical(file, failed))
+                 .second)
+            continue;
+        if (nested || may_be_policies(file))
+            waiting.push_back({file, nested});
+        else
             refusals.push_back({file, "is no policy library: it exports no " MOORAGE_MODULE_SYMBOL
                                       "; nothing of it was run"});
     }
     return success();
 }
 
-bool registry::content::is_in(const policy &one, const std::filesystem::path &library) const {
+bool registry::content::is_file(const std::filesystem::path &known,
+                                const std::filesystem::path &library) const {
     const auto same = [&](const std::filesystem::path &file) {
         std::error_code failed;
-        return std::filesystem::equivalent(one.path, file, failed);
+        return std::filesystem::equivalent(known, file, failed);
     };
     if (library.is_absolute()) return same(library);
     return std::any_of(places.begin(), places.end(),
@@ -158,19 +238,16 @@ std::vector<std::filesystem::path> registry::default_paths() {
     return paths;
 }
 
-std::span<const policy> registry::policies() const { return content_->policies; }
-std::span<const refusal> registry::refusals() const { return content_->refusals; }
-
-result<const policy *> registry::find(std::string_view name, std::string_view kind,
-                                      const std::filesystem::path &library) const {
+result<const policy *> registry::content::find(std::string_view name, std::string_view kind,
+                                               const std::filesystem::path &library) const {
     std::vector<std::string> candidates;
     std::vector<const policy *> named, meant;
-    for (const policy &one : content_->policies) {
+    for (const policy &one : policies) {
         if (!one.is(kind)) continue;
         candidates.emplace_back(one.name());
         if (one.name() != name) continue;
         named.push_back(&one);
-        if (library.empty() || content_->is_in(one, library)) meant.push_back(&one);
+        if (library.empty() || is_file(one.path, library)) meant.push_back(&one);
     }
     if (meant.size() == 1) return meant[0];
     if (meant.size() > 1)
@@ -183,11 +260,11 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
                             "seen from the configuration, a plugin path or the bundled policies",
                             kind, name, library.string(), paths_of(named)),
                      true};
-    for (const policy &one : content_->policies)
+    for (const policy &one : policies)
         if (one.name() == name)
             return error{format("policy {} is no {} policy but: {}", name, kind, list_kinds(one)),
                          true};
-    for (const refusal &one : content_->refusals)
+    for (const refusal &one : refusals)
         if (one.path.stem() == name)
             return error{format("{} policy {}: its library {} was refused: {}", kind, name,
                                 one.path.string(), one.reason)};
@@ -208,9 +285,61 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
         true};
 }
 
+std::span<const policy> registry::policies() const {
+    const auto lock = load_lock();
+    content_->open_all();
+    return content_->policies;
+}
+std::span<const refusal> registry::refusals() const {
+    const auto lock = load_lock();
+    content_->open_all();
+    return content_->refusals;
+}
+
+result<const policy *> registry::find(std::string_view name, std::string_view kind,
+                                      const std::filesystem::path &library) const {
+    const auto lock = load_lock();
+    if (library.empty()) {
+        content_->open_users(name);
+        content_->open_bundled(name, kind);
+    } else {
+        content_->open_where(
+            [&](const waiting_library &one) { return content_->is_file(one.file, library); });
+    }
+    auto found = content_->find(name, kind, library);
+    if (found) return found;
+    content_->open_all();  // a name that is made up, or what the error can offer
+    return content_->find(name, kind, library);
+}
+
+const policy *registry::find_bundled(std::string_view name, std::string_view kind) const {
+    const auto lock = load_lock();
+    for (const waiting_library &one : content_->waiting)
+        if (!one.bundled && holds_text(one.file, name)) return nullptr;
+    content_->open_bundled(name, kind);
+    const auto found = content_->find(name, kind, {});
+    return found ? *found : nullptr;
+}
+
+std::vector<std::filesystem::path> registry::files_with(std::string_view name,
+                                                        std::string_view kind) const {
+    const auto lock = load_lock();
+    std::vector<std::filesystem::path> files;
+    for (const policy &one : content_->policies)
+        if (one.name() == name && one.is(kind)) files.push_back(one.path);
+    for (const waiting_library &one : content_->waiting)
+        if (one.bundled ? is_named_after(one.file, name) : holds_text(one.file, name))
+            files.push_back(one.file);
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
 bool registry::knows(std::string_view name, std::string_view kind) const {
-    return std::any_of(content_->policies.begin(), content_->policies.end(),
-                       [&](const policy &one) { return one.name() == name && one.is(kind); });
+    const auto lock = load_lock();
+    content_->open_users(name);
+    content_->open_bundled(name, kind);
+    if (!content_->has(name, kind)) content_->open_all();
+    return content_->has(name, kind);
 }
 
 std::string interface_id(std::string_view kind) {

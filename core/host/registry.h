@@ -1,5 +1,9 @@
 // registry.h - finds policy libraries, checks their door, and lists the policies they hold.
 //
+// A scan opens nothing: a library is opened when somebody asks for a policy that it may have
+// (core/decisions/0048). A bundled one is named like its policy; another one may have a policy
+// whose name stands in its file. policies() and refusals() open all that is left.
+//
 // Libraries are loaded with Boost.DLL and stay mapped until the process ends. A library that is
 // refused is kept in refusals() with file, expected, found and remedy, and logged; it never passes
 // silently. What exports no door is not opened at all; met in a folder, it is logged as information
@@ -42,7 +46,7 @@ public:
     ~registry();
     registry(registry &&) noexcept;
 
-    // Loads every .so of each folder (sorted, so that runs are alike), or a single file. Folders
+    // Finds every .so of each folder (sorted, so that runs are alike), or a single file. Folders
     // within a folder are searched only where the bundled policies are.
     // A path that does not exist is an error; a library that is refused is not.
     status scan(std::span<const std::filesystem::path> paths);
@@ -61,6 +65,13 @@ public:
     result<const policy *> find(std::string_view name, std::string_view kind,
                                 const std::filesystem::path &library = {}) const;
     bool knows(std::string_view name, std::string_view kind) const;
+    // The bundled policy of that name; null where there is none, or where a library of the user's
+    // may have one as well. Opens no library of the user's.
+    const policy *find_bundled(std::string_view name, std::string_view kind) const;
+
+    // The libraries that may have such a policy. Opens none.
+    std::vector<std::filesystem::path> files_with(std::string_view name,
+                                                  std::string_view kind) const;
 
 private:
     struct content;

@@ -1,12 +1,8 @@
-// supervise.cpp - forks, watches the children's boards, ends calls that stand too long, and reads
-// what the dead left.
+// supervise.cpp - hands works to children, watches their boards, ends calls and steps that stand
+// too long, and reads what the dead left.
 #include "core/host/supervise.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,16 +11,16 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/host/child_process.h"
 #include "core/host/ending.h"
-#include "core/host/last_words.h"
+#include "core/host/strays.h"
 
 namespace moorage::core {
 
@@ -35,9 +31,14 @@ using ms = std::chrono::milliseconds;
 
 constexpr int passed_signals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr ms tick = 50ms;
-constexpr ms patience = 300ms;  // between asking a child to end and ending it
-constexpr size_t said_max = 65536;
+constexpr ms patience = 300ms;              // between asking a child to end and ending it
+constexpr ms stop_max = 200ms;              // that a child may be stopped
+constexpr ms insistence = 1s;               // who asks again after it wants the end at once
 constexpr uint32_t plan_limit_factor = 30;  // plans of placements are searched for, outside of runs
+constexpr uint64_t plan_idle_share = 100;   // it computes where it has 1 % of a processor
+// So many calls of policies in one layer step, or outside of steps, for as long as one call may
+// take: it does not end. A step of 60 experts of 17 MB in pieces of 16 KiB has 65,000.
+constexpr uint64_t step_calls_max = 200'000;
 
 volatile std::sig_atomic_t asked_to_end = 0;
 void keep_signal(int signal) { asked_to_end = signal; }
@@ -62,176 +63,150 @@ public:
     ~kept_signals() { restore(); }
     kept_signals(const kept_signals &) = delete;
     void restore() const {
-        for (size_t i = 0; i < std::size(passed_signals); ++i)
-            sigaction(passed_signals[i], &before_[i], nullptr);
-        sigprocmask(SIG_SETMASK, &mask_, nullptr);
+        restore_actions();
+        if (!stay_blocked) sigprocmask(SIG_SETMASK, &mask_, nullptr);
     }
-    void wait(std::vector<pollfd> &for_what, ms at_most) const {
+    void wait(std::vector<pollfd> &events, ms at_most) const {
         const timespec limit{at_most.count() / 1000, at_most.count() % 1000 * 1'000'000};
-        ppoll(for_what.data(), for_what.size(), &limit, &mask_);
+        ppoll(events.data(), events.size(), &limit, &mask_);
     }
 
+    bool stay_blocked = false;  // what comes next in this process is not to be interrupted
+
 private:
+    void restore_actions() const {
+        for (size_t i = 0; i < std::size(passed_signals); ++i)
+            sigaction(passed_signals[i], &before_[i], nullptr);
+    }
     sigset_t mask_;
     struct sigaction before_[std::size(passed_signals)];
 };
 
-struct unmapping {
-    void operator()(call_board *at) const { munmap(at, sizeof(call_board)); }
-};
-
-struct child {
-    size_t index = 0;
-    pid_t process = -1;
-    int handle = -1;  // a descriptor of the process; -1: the kernel has none
-    int bytes = -1, said = -1;
-    std::unique_ptr<call_board, unmapping> page;
-    std::string received, output;
-    uint64_t call_seen = 0;
-    ms call_stood{0}, lived{0};
-    std::optional<ms> ending_for;  // since it was asked to end
-    uint32_t limit_ms = 0;         // that it overran
-
-    ~child() {
-        for (const int open : {handle, bytes, said})
-            if (open >= 0) close(open);
-    }
-};
-
-bool write_all(int to, std::string_view text) {
-    while (!text.empty()) {
-        const ssize_t written = write(to, text.data(), text.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return false;
-        text.remove_prefix(static_cast<size_t>(written));
-    }
-    return true;
+// Of all threads of a process; 0 where it cannot be had.
+uint64_t processor_time_ns(pid_t process) {
+    clockid_t clock;
+    timespec time;
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-[[noreturn]] void live(call_board *page, int bytes, int said, pid_t parent,
-                       const std::function<int(const sender &)> &work) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(EXIT_FAILURE);  // it died before it could be told
-    if (said >= 0) {
-        setpgid(0, 0);  // so that what a policy starts can be ended with it
-        const int null = open("/dev/null", O_RDWR);
-        dup2(null, STDIN_FILENO);
-        dup2(null, STDOUT_FILENO);
-        dup2(said, STDERR_FILENO);
-        close(null);
-        close(said);
+// A search for a plan may take so much processor time: beside other programs it takes longer, and
+// plans the same. One that hardly computes for as long hangs.
+bool overran_plan(child_process &child, ms passed, bool begins, ms limit) {
+    const uint64_t before_ns = child.processor_ns;
+    child.processor_ns = processor_time_ns(child.process);
+    if (begins) {
+        child.plan_begun_ns = child.processor_ns;
+        child.plan_idle = ms{0};
+        return false;
     }
-    board = page;
-    install_last_words();
-    const int code = work([&](std::string_view text) { write_all(bytes, text); });
-    std::fflush(nullptr);
-    board->done = 1;
-    std::exit(code);
+    const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(passed).count());
+    const bool computes = (child.processor_ns - before_ns) * plan_idle_share > ns;
+    child.plan_idle = computes ? ms{0} : child.plan_idle + passed;
+    const std::chrono::nanoseconds taken(child.processor_ns - child.plan_begun_ns);
+    return taken >= limit || child.plan_idle >= limit;
 }
 
-// The page begins as this process's own board stands, its owners included.
-std::unique_ptr<call_board, unmapping> shared_board() {
-    void *page = mmap(nullptr, sizeof(call_board), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) return nullptr;
-    auto *made = new (page) call_board;
-    std::copy(std::begin(board->owners), std::end(board->owners), made->owners);
-    made->owner_count = board->owner_count.load();
-    made->call_limit_ms = board->call_limit_ms.load();
-    made->guard = board->guard.load();
-    return std::unique_ptr<call_board, unmapping>(made);
+// A call that stands: the same call as before, longer than allowed.
+uint32_t overrun_call(child_process &child, ms passed) {
+    const call_board &page = *child.page;
+    const uint64_t calls = page.calls;
+    const auto entry = static_cast<entry_point>(static_cast<uint32_t>(page.current));
+    const bool stands = entry != entry_point::none && calls == child.call_seen;
+    child.call_stood = stands ? child.call_stood + passed : ms{0};
+    child.call_seen = calls;
+    if (entry == entry_point::placement_plan) {
+        const uint32_t plan_limit = page.call_limit_ms * plan_limit_factor;
+        const bool overran = overran_plan(child, passed, !stands, ms{plan_limit});
+        return plan_limit != 0 && overran ? plan_limit : 0;
+    }
+    const uint32_t limit = page.call_limit_ms;
+    return limit != 0 && child.call_stood >= ms{limit} ? limit : 0;
 }
 
-// Null, and errno, where there is no process to be had.
-std::unique_ptr<child> start(size_t index, const std::function<int(const sender &)> &work,
-                             bool quiet, const kept_signals &signals) {
-    auto made = std::make_unique<child>();
-    made->index = index;
-    made->page = shared_board();
-    if (!made->page) return nullptr;
-    int bytes[2], said[2] = {-1, -1};
-    if (pipe2(bytes, O_CLOEXEC) != 0) return nullptr;
-    made->bytes = bytes[0];
-    if (quiet && pipe2(said, O_CLOEXEC) != 0) {
-        close(bytes[1]);
-        return nullptr;
+// A layer step that stands although calls come back: the policy that is called most often, as far
+// as these looks show, keeps it from its end.
+uint32_t overrun_step(child_process &child, ms passed) {
+    const call_board &page = *child.page;
+    const uint64_t step = (page.token + 1) << 24 ^ uint64_t { page.layer } << 1 ^ page.in_step;
+    if (step != child.step_seen) {
+        child.step_seen = step;
+        child.step_stood = ms{0};
+        child.step_calls = page.calls;
+        child.busiest_owner = 0;
+        return 0;
     }
-    made->said = said[0];
-    std::fflush(nullptr);  // or both would write what is buffered
-    const pid_t parent = getpid();
-    made->process = fork();
-    if (made->process == 0) {
-        signals.restore();
-        live(made->page.release(), bytes[1], said[1], parent, work);
-    }
-    const int failed = errno;
-    close(bytes[1]);
-    if (quiet) close(said[1]);
-    errno = failed;
-    if (made->process < 0) return nullptr;
-    made->handle = static_cast<int>(syscall(SYS_pidfd_open, made->process, 0));
-    for (const int open : {made->bytes, made->said})
-        if (open >= 0) fcntl(open, F_SETFL, O_NONBLOCK);
-    return made;
-}
-
-// Takes what has come; closes `from` at its end.
-void take(int &from, std::string &into, size_t at_most) {
-    char some[16384];
-    while (from >= 0) {
-        const ssize_t got = read(from, some, sizeof(some));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0 && errno == EAGAIN) return;
-        if (got <= 0) {
-            close(std::exchange(from, -1));
-            return;
-        }
-        if (into.size() < at_most) into.append(some, static_cast<size_t>(got));
-    }
-}
-
-void send(const child &to, int signal, bool group) {
-    if (group) kill(-to.process, signal);
-    kill(to.process, signal);
+    child.step_stood += passed;
+    if (const uint64_t current = page.current; static_cast<uint32_t>(current) != 0)
+        child.busiest_owner = current;
+    const uint32_t limit = page.call_limit_ms;
+    const bool is_endless = page.in_step != 0 && page.calls - child.step_calls >= step_calls_max;
+    // Calls that are short are seldom seen by a look; one comes soon.
+    constexpr int looks_max = 1'000'000;
+    for (int look = 0; is_endless && child.busiest_owner == 0 && look < looks_max; ++look)
+        if (const uint64_t current = page.current; static_cast<uint32_t>(current) != 0)
+            child.busiest_owner = current;
+    // Without a name it is said all the same, later.
+    const uint32_t factor = child.busiest_owner != 0 ? 1 : 10;
+    return limit != 0 && is_endless && child.step_stood >= ms{limit} * factor ? limit : 0;
 }
 
 // `passed`: since the last look; a stopped machine or program does not count against a call.
-void watch(child &one, ms passed, const supervision &how) {
-    one.lived += passed;
-    if (one.ending_for) {
-        const ms before = *one.ending_for;
-        *one.ending_for += passed;
-        if (before < patience && *one.ending_for >= patience) send(one, SIGKILL, how.quiet);
+void watch(child_process &child, ms passed, const supervision &how) {
+    child.lived += passed;
+    if (child.ending_for) {
+        const ms before = *child.ending_for;
+        *child.ending_for += passed;
+        if (before < patience && *child.ending_for >= patience)
+            send_signal(child, SIGKILL, how.quiet);
         return;
     }
-    const call_board &page = *one.page;
-    const uint64_t call = page.calls;
-    const bool standing = static_cast<uint32_t>(page.current) != 0 && call == one.call_seen;
-    one.call_stood = standing ? one.call_stood + passed : ms{0};
-    one.call_seen = call;
-    const bool searches =
-        static_cast<uint32_t>(page.current) == static_cast<uint32_t>(entry_point::placement_plan);
-    const uint32_t limit = page.call_limit_ms * (searches ? plan_limit_factor : 1);
-    if (limit != 0 && one.call_stood >= ms{limit})
-        one.limit_ms = limit;
-    else if (how.time_limit_s > 0 && one.lived >= std::chrono::duration<double>(how.time_limit_s))
-        one.limit_ms = static_cast<uint32_t>(how.time_limit_s * 1000);
-    if (one.limit_ms == 0) return;
-    one.ending_for = ms{0};
-    send(one, SIGTERM, false);
+    // Whoever stops a whole program continues it so, one process after the other.
+    if (child.stop_signal != 0 && (child.stopped_for += passed) >= stop_max) {
+        child.ending_for = ms{0};
+        send_signal(child, SIGKILL, how.quiet);
+        return;
+    }
+    child.limit_ms = overrun_call(child, passed);
+    if (child.limit_ms == 0) {
+        child.limit_ms = overrun_step(child, passed);
+        child.endless = child.limit_ms != 0;
+    }
+    if (child.limit_ms == 0 && how.time_limit_s > 0 &&
+        child.lived >= std::chrono::duration<double>(how.time_limit_s))
+        child.limit_ms = static_cast<uint32_t>(how.time_limit_s * 1000);
+    if (child.limit_ms == 0) return;
+    child.ending_for = ms{0};
+    send_signal(child, SIGTERM, false);
+}
+
+// A terminal stops all of a program, this process among it; other stops are a policy's.
+void look_for_stop(child_process &child, int state) {
+    child.stopped_for = ms{0};
+    child.stop_signal = 0;
+    if (!WIFSTOPPED(state)) return;
+    const int signal = WSTOPSIG(state);
+    if (signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU) child.stop_signal = signal;
 }
 
 // The ending of a child that has ended; nothing where it lives.
-std::optional<ending> reap(child &one, const supervision &how) {
+std::optional<ending> reap(child_process &child, const supervision &how) {
     int state = 0;
-    if (waitpid(one.process, &state, WNOHANG) != one.process) return std::nullopt;
-    if (how.quiet) kill(-one.process, SIGKILL);  // what a policy started
-    take(one.bytes, one.received, SIZE_MAX);
-    take(one.said, one.output, said_max);
-    ending found = read_ending(*one.page, state, one.output);
-    found.overran = one.limit_ms != 0 && !found.finished;
-    found.limit_ms = one.limit_ms;
-    found.bytes = std::move(one.received);
+    for (;;) {
+        if (waitpid(child.process, &state, WNOHANG | WUNTRACED | WCONTINUED) != child.process)
+            return std::nullopt;
+        if (WIFEXITED(state) || WIFSIGNALED(state)) break;
+        look_for_stop(child, state);
+    }
+    if (how.quiet) kill(-child.process, SIGKILL);  // what a policy started
+    take_sent(child);
+    ending found = read_ending(*child.page, state, child.output);
+    found.overran = child.limit_ms != 0 && !found.finished;
+    found.endless = child.endless && found.overran;
+    found.limit_ms = child.limit_ms;
+    found.stopped = child.stop_signal != 0 && !found.finished;
+    if (found.endless) blame(found, *child.page, child.busiest_owner);
+    found.bytes = std::move(child.sent);
     return found;
 }
 
@@ -241,68 +216,147 @@ ending not_started() {
     return none;
 }
 
-}  // namespace
+// Works in the order of their indices, children that do them, and a signal that ends both.
+class supervisor {
+public:
+    supervisor(size_t count, size_t at_once, const indexed_work &work, const supervision &how,
+               const std::function<void(size_t, ending)> &ended)
+        : count_(count), at_once_(at_once), work_(work), how_(how), ended_(ended) {
+        adopt_strays();
+        others_ = children_of_process();
+    }
 
-void supervise_all(size_t count, size_t at_once,
-                   const std::function<int(size_t, const sender &)> &work, const supervision &how,
-                   const std::function<void(size_t, ending)> &ended) {
-    assert(at_once > 0);
-    kept_signals signals;
-    std::vector<std::unique_ptr<child>> living;
-    size_t next = 0;
-    int passed_on = 0, died_of_it = 0;
-    auto seen = std::chrono::steady_clock::now();
-    while (next < count || !living.empty()) {
-        while (next < count && living.size() < at_once && passed_on == 0) {
-            const size_t index = next++;
-            auto made = start(
-                index, [&](const sender &out) { return work(index, out); }, how.quiet, signals);
-            if (made)
-                living.push_back(std::move(made));
-            else
-                ended(index, not_started());
+    int operator()() {
+        while (next_ < count_ || !children_.empty()) {
+            if (signal_ == 0) start_children();
+            if (children_.empty()) break;
+            wait();
+            const ms passed = since_last_look();
+            if (asked_to_end != 0) pass_on(std::exchange(asked_to_end, 0));
+            for (size_t i = 0; i < children_.size();) {
+                if (look(*children_[i], passed))
+                    children_.erase(children_.begin() + static_cast<std::ptrdiff_t>(i));
+                else
+                    ++i;
+            }
         }
-        if (living.empty() && passed_on != 0) break;
-        std::vector<pollfd> events;
-        bool handles = true;
-        for (const auto &one : living) {
-            handles = handles && one->handle >= 0;
-            for (const int open : {one->handle, one->bytes, one->said})
-                if (open >= 0) events.push_back({open, POLLIN, 0});
-        }
-        signals.wait(events, handles ? tick : tick / 10);
-        const auto now = std::chrono::steady_clock::now();
-        const ms passed = std::min(std::chrono::duration_cast<ms>(now - seen), 2 * tick);
-        seen = now;
-        if (asked_to_end != 0) {
-            passed_on = std::exchange(asked_to_end, 0);
-            for (const auto &one : living) send(*one, passed_on, false);
-        }
-        for (size_t i = 0; i < living.size();) {
-            child &one = *living[i];
-            take(one.bytes, one.received, SIZE_MAX);
-            take(one.said, one.output, said_max);
-            watch(one, passed, how);
-            auto end = reap(one, how);
-            if (!end) {
-                ++i;
+        signals_.stay_blocked = signal_ != 0 && how_.may_go_on;
+        return signal_;
+    }
+
+private:
+    void start_children() {
+        while (next_ < count_ && children_.size() < at_once_) {
+            const child_start start{[this] { signals_.restore(); }, &children_};
+            const size_t index = next_++;
+            auto child = start_child(work_, how_, start);
+            if (!child) {
+                ended_(index, not_started());
                 continue;
             }
-            if (passed_on != 0 && end->signal == passed_on) died_of_it = passed_on;
-            const size_t index = one.index;
-            living.erase(living.begin() + static_cast<std::ptrdiff_t>(i));
-            ended(index, std::move(*end));
+            order_work(*child, index);
+            children_.push_back(std::move(child));
         }
     }
-    signals.restore();
-    if (died_of_it != 0) std::raise(died_of_it);
+
+    void wait() const {
+        std::vector<pollfd> events;
+        bool handles = true;
+        for (const auto &child : children_) {
+            handles = handles && child->handle >= 0;
+            for (const int end : {child->handle, child->bytes, child->said})
+                if (end >= 0) events.push_back({end, POLLIN, 0});
+        }
+        signals_.wait(events, handles ? tick : tick / 10);
+    }
+
+    ms since_last_look() {
+        const auto now = std::chrono::steady_clock::now();
+        const ms passed = std::min(std::chrono::duration_cast<ms>(now - seen_), 2 * tick);
+        seen_ += passed;
+        if (now - seen_ > 2 * tick) seen_ = now;
+        return passed;
+    }
+
+    void pass_on(int signal) {
+        const auto now = std::chrono::steady_clock::now();
+        const bool insists = signal_ != 0 && now - asked_ > insistence;
+        if (signal_ == 0) asked_ = now;
+        signal_ = signal;
+        for (const auto &child : children_) {
+            send_signal(*child, insists ? SIGKILL : signal, insists && how_.quiet);
+            // A child of many is not waited for: what it does is lost anyhow.
+            if (how_.may_go_on && !child->ending_for) child->ending_for = ms{0};
+        }
+    }
+
+    // Whether the child is over.
+    bool look(child_process &child, ms passed) {
+        if (take_sent(child)) {
+            ending done;
+            done.finished = true;
+            done.bytes = std::move(child.sent);
+            const size_t index = *std::exchange(child.index, std::nullopt);
+            child.limit_ms = 0;
+            if (next_ < count_ && signal_ == 0)
+                order_work(child, next_++);
+            else
+                ::close(std::exchange(child.orders, -1));
+            ended_(index, std::move(done));
+        }
+        watch(child, passed, how_);
+        auto end = reap(child, how_);
+        if (!end) return false;
+        const bool left_any = end_strays(kept_processes(child.process));
+        if (left_any && end->forked.empty()) end->forked = "a policy";
+        const bool is_asked = signal_ != 0 && end->signal != 0;
+        // A work that the signal ended is not one that failed, where there are many.
+        const bool is_lost = is_asked && how_.may_go_on;
+        if (child.index && !is_lost) ended_(*child.index, std::move(*end));
+        return true;
+    }
+
+    std::vector<pid_t> kept_processes(pid_t ended) const {
+        std::vector<pid_t> kept = others_;
+        for (const auto &child : children_)
+            if (child->process != ended) kept.push_back(child->process);
+        return kept;
+    }
+
+    const size_t count_, at_once_;
+    const indexed_work &work_;
+    const supervision &how_;
+    const std::function<void(size_t, ending)> &ended_;
+    kept_signals signals_;
+    std::vector<std::unique_ptr<child_process>> children_;
+    std::vector<pid_t> others_;  // children of this process that are none of these
+    size_t next_ = 0;
+    int signal_ = 0;  // that this process was asked to end with
+    std::chrono::steady_clock::time_point seen_ = std::chrono::steady_clock::now(), asked_ = seen_;
+};
+
+}  // namespace
+
+int supervise_all(size_t count, size_t at_once, const indexed_work &work, const supervision &how,
+                  const std::function<void(size_t, ending)> &ended) {
+    assert(at_once > 0);
+    return supervisor(count, at_once, work, how, ended)();
+}
+
+void end_by(int signal) {
+    sigset_t passed;
+    sigemptyset(&passed);
+    for (const int each : passed_signals) sigaddset(&passed, each);
+    std::raise(signal);
+    sigprocmask(SIG_UNBLOCK, &passed, nullptr);
 }
 
 ending supervise(const std::function<int(const sender &)> &work, const supervision &how) {
     ending only;
-    supervise_all(
+    const int signal = supervise_all(
         1, 1, [&](size_t, const sender &out) { return work(out); }, how,
         [&](size_t, ending end) { only = std::move(end); });
+    if (signal != 0 && only.signal == signal) end_by(signal);
     return only;
 }
 

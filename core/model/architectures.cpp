@@ -71,6 +71,7 @@ constexpr std::array<architecture, 10> known = {{
      .normalise_default = true,
      .grouped_routing = true,
      .group = group_rule::best_two,
+     .names_groups = true,
      .correction_bias = true,
      .shared = shared_rule::counted,
      .dense = dense_rule::first},

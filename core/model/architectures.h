@@ -65,6 +65,7 @@ struct architecture {
     bool normalise_default = false;
     bool grouped_routing = false;  // n_group, topk_group, routed_scaling_factor
     group_rule group = group_rule::none;
+    bool names_groups = false;  // n_group and topk_group have no default that is 1
     bool router_bias = false;
     bool correction_bias = false;
     shared_rule shared = shared_rule::none;

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cassert>
 
+#include "core/base/log.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/model/unicode.h"
 
@@ -16,6 +18,11 @@ namespace {
 constexpr size_t short_word_symbols = 40;
 constexpr uint32_t none = UINT32_MAX;
 constexpr char32_t small_characters = 0x400;  // looked up in an array; the byte alphabet is within
+
+error no_token(char32_t character) {
+    return error{format("the vocabulary has no token for U+{:04X} and no unk_token",
+                        static_cast<uint32_t>(character))};
+}
 
 uint64_t key_of(int32_t left, int32_t right) {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
@@ -49,7 +56,17 @@ int32_t vocabulary::id_of(std::string_view token) const {
     return found == ids_.end() ? -1 : found->second;
 }
 
+int32_t vocabulary::add_hidden(std::string word) {
+    const auto id = static_cast<int32_t>(ids_max + hidden_.size());
+    hidden_.push_back(std::move(word));
+    ids_.emplace(hidden_.back(), id);
+    return id;
+}
+
 const std::string *vocabulary::token_of(int32_t id) const {
+    const int64_t place = int64_t{id} - ids_max;
+    if (place >= 0 && place < static_cast<int64_t>(hidden_.size()))
+        return &hidden_[static_cast<size_t>(place)];
     if (id < 0 || static_cast<size_t>(id) >= by_id_.size() || by_id_[id] < 0) return nullptr;
     return &entries_[by_id_[id]].first;
 }
@@ -82,21 +99,19 @@ result<bpe> bpe::make(vocabulary words, const merge_list &merges, bpe_rules rule
     bpe made(std::move(words), merges.size());
     for (size_t rank = 0; rank < merges.size(); ++rank) {
         const auto &[left, right] = merges[rank];
-        const int32_t ids[3] = {made.words_.id_of(left), made.words_.id_of(right),
-                                made.words_.id_of(left + right)};
-        for (const int32_t id : ids)
-            if (id < 0)
-                return error{format("merge {} (\"{}\" and \"{}\"): the vocabulary has no \"{}\"",
-                                    rank, left, right,
-                                    ids[0] < 0   ? left
-                                    : ids[1] < 0 ? right
-                                                 : left + right)};
+        const auto id_of = [&](const std::string &word) {
+            const int32_t id = made.words_.id_of(word);
+            return id >= 0 ? id : made.words_.add_hidden(word);
+        };
+        const int32_t ids[3] = {id_of(left), id_of(right), id_of(left + right)};
         const uint32_t own = ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank];
         made.merges_.add(ids[0], ids[1], {own, ids[2]});
     }
+    if (!made.words_.hidden().empty())
+        rules.hidden_from = std::min<int32_t>(rules.hidden_from, vocabulary::ids_max);
     if (!rules.unknown_token.empty()) {
         made.unknown_id_ = made.words_.id_of(rules.unknown_token);
-        if (made.unknown_id_ < 0)
+        if (made.unknown_id_ < 0 || made.unknown_id_ >= rules.hidden_from)
             return error{format("the vocabulary has no unk_token \"{}\"", rules.unknown_token)};
     }
     made.rules_ = std::move(rules);
@@ -136,9 +151,7 @@ status bpe::begin(std::string_view word, std::vector<int32_t> &ids) const {
             for (const char byte : bytes) ids.push_back(byte_id(byte));
             continue;
         }
-        if (unknown_id_ < 0)
-            return error{format("the vocabulary has no token for U+{:04X} and no unk_token",
-                                static_cast<uint32_t>(character))};
+        if (unknown_id_ < 0) return no_token(character);
         if (unknown && !rules_.fuse_unknown) ids.push_back(unknown_id_);
         unknown = true;
     }
@@ -149,7 +162,7 @@ status bpe::begin(std::string_view word, std::vector<int32_t> &ids) const {
 status bpe::encode(std::string_view word, workspace &memory, std::vector<int32_t> &out) const {
     assert(word.size() < size_t{1} << 31);
     if (rules_.ignore_merges)
-        if (const int32_t id = words_.id_of(word); id >= 0) {
+        if (const int32_t id = words_.id_of(word); id >= 0 && id < rules_.hidden_from) {
             out.push_back(id);
             return success();
         }
@@ -160,26 +173,40 @@ status bpe::encode(std::string_view word, workspace &memory, std::vector<int32_t
         merge_short(memory, out);
     else
         merge_long(memory, out);
-    if (rules_.hidden_from != INT32_MAX) spell_hidden(out, from);
-    return success();
+    return rules_.hidden_from == INT32_MAX ? success() : spell_hidden(out, from);
 }
 
-void bpe::spell_hidden(std::vector<int32_t> &ids, size_t from) const {
+status bpe::spell_hidden(std::vector<int32_t> &ids, size_t from) const {
+    if (std::all_of(ids.begin() + static_cast<std::ptrdiff_t>(from), ids.end(),
+                    [&](int32_t id) { return id < rules_.hidden_from; }))
+        return success();
     std::vector<int32_t> spelt;
+    const auto byte_id = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
     for (size_t i = from; i < ids.size(); ++i) {
         if (ids[i] < rules_.hidden_from) {
             spelt.push_back(ids[i]);
             continue;
         }
-        const std::string &character = *words_.token_of(ids[i]);
-        const auto byte_id = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
-        if (std::ranges::all_of(character, [&](char byte) { return byte_id(byte) >= 0; }))
-            for (const char byte : character) spelt.push_back(byte_id(byte));
-        else if (unknown_id_ >= 0)
-            spelt.push_back(unknown_id_);
+        const std::string_view word = *words_.token_of(ids[i]);
+        for (size_t at = 0; at < word.size();) {
+            const size_t begin = at;
+            const char32_t value = next_character(word, at);
+            const std::string_view character = word.substr(begin, at - begin);
+            const int32_t id = id_of_character(character, value);
+            if (id >= 0 && id < rules_.hidden_from)
+                spelt.push_back(id);
+            else if (rules_.byte_fallback &&
+                     std::ranges::all_of(character, [&](char byte) { return byte_id(byte) >= 0; }))
+                for (const char byte : character) spelt.push_back(byte_id(byte));
+            else if (unknown_id_ >= 0)
+                spelt.push_back(unknown_id_);
+            else
+                return no_token(value);
+        }
     }
     ids.resize(from);
     ids.insert(ids.end(), spelt.begin(), spelt.end());
+    return success();
 }
 
 void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {
@@ -247,6 +274,13 @@ void bpe::merge_long(workspace &memory, std::vector<int32_t> &out) const {
         if (left.previous != none) consider(memory, left.previous);
     }
     for (uint32_t i = 0; i != none && i < count; i = symbols[i].next) out.push_back(symbols[i].id);
+}
+
+void warn_of_hidden(const bpe &model, std::string_view place) {
+    const std::deque<std::string> &hidden = model.words().hidden();
+    if (hidden.empty()) return;
+    log_warning(format("{}: {} of the words in merges {} no token, for example \"{}\"", place,
+                       hidden.size(), hidden.size() == 1 ? "is" : "are", shown(hidden.front())));
 }
 
 }  // namespace moorage::core

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,12 +30,16 @@ public:
     int32_t id_of(std::string_view token) const;                            // -1: none
     const std::string *token_of(int32_t id) const;                          // null: none
     uint32_t size() const { return static_cast<uint32_t>(by_id_.size()); }  // ids are below it
+    // A word that is no token: its id is ids_max, or one above the last.
+    int32_t add_hidden(std::string word);
+    const std::deque<std::string> &hidden() const { return hidden_; }
 
 private:
     vocabulary() = default;
     std::vector<std::pair<std::string, uint32_t>> entries_;
     std::unordered_map<std::string_view, int32_t> ids_;  // views into entries_
     std::vector<int32_t> by_id_;                         // index into entries_; -1: none
+    std::deque<std::string> hidden_;                     // stay where they are
 };
 
 // What two tokens become; a flat table with open addressing.
@@ -65,16 +70,16 @@ struct bpe_rules {
     bool fuse_unknown = false;  // one unknown token for a run of unknown characters
     bool byte_fallback = false;
     bool ignore_merges = false;  // a word that is a token as a whole is that token
-    // Ids from here on are characters that merge but are no tokens: what is left of them becomes
-    // bytes, or the unknown token. Requires: entries of one character each.
+    // Ids from here on are characters and words that merge but are no tokens: what is left of them
+    // becomes its characters, their bytes, or the unknown token.
     int32_t hidden_from = INT32_MAX;
 };
 
 class bpe {
 public:
     using merge_list = std::vector<std::pair<std::string, std::string>>;
-    // Errors name the merge or the token that the vocabulary lacks. `ranks`: of the merges, below
-    // 2^32 - 1; none: their places in the list.
+    // Words of merges that are no tokens merge as well: words().hidden() has them. `ranks`: of the
+    // merges, below 2^32 - 1; none: their places in the list.
     static result<bpe> make(vocabulary words, const merge_list &merges, bpe_rules rules,
                             const std::vector<uint32_t> &ranks = {});
 
@@ -109,7 +114,7 @@ private:
     void merge_short(workspace &memory, std::vector<int32_t> &out) const;
     void merge_long(workspace &memory, std::vector<int32_t> &out) const;
     void consider(workspace &memory, uint32_t left) const;
-    void spell_hidden(std::vector<int32_t> &ids, size_t from) const;
+    status spell_hidden(std::vector<int32_t> &ids, size_t from) const;
 
     vocabulary words_;
     merge_table merges_;
@@ -118,5 +123,8 @@ private:
     std::vector<int32_t> byte_ids_;   // of <0x00>..<0xFF>
     std::vector<int32_t> small_ids_;  // of characters below its size
 };
+
+// Where merges have words that are no tokens; `place` is what the warning begins with.
+void warn_of_hidden(const bpe &model, std::string_view place);
 
 }  // namespace moorage::core

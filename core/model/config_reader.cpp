@@ -34,18 +34,11 @@ result<json> parse_object(std::string_view text, const std::string &name) {
     if (text.size() > config_bytes_max)
         return error{format("{}: {} bytes are more than the {} that such a file may have", name,
                             text.size(), config_bytes_max)};
-    try {
-        json root = parse_json(text);
-        if (!root.is_object())
-            return error{format("{}: holds {}, not a JSON object", name, described(root))};
-        return root;
-    } catch (const json::exception &about) {
-        // The library's text begins with its own id in brackets, which helps nobody here.
-        const std::string what = about.what();
-        const size_t from = what.find("] ");
-        return error{format("{}: not valid JSON: {}", name,
-                            shown(from == std::string::npos ? what : what.substr(from + 2)))};
-    }
+    result<json> root = read_json(text);
+    if (!root) return error{format("{}: not valid JSON: {}", name, root.failure().text)};
+    if (!root->is_object())
+        return error{format("{}: holds {}, not a JSON object", name, described(*root))};
+    return root;
 }
 
 config_reader::found config_reader::look(spellings keys) const {

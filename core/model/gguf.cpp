@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::array<char, 4> magic = {'G', 'G', 'U', 'F'};
 constexpr uint64_t name_bytes_max = 1 << 16, alignment_max = 1 << 20, parts_max = 9999;
-constexpr uint32_t dimensions_max = 4;
+constexpr uint32_t dimensions_max = 4, list_depth_max = 16;
 
 using value_type = gguf_type;
 constexpr uint32_t value_types = 13;
@@ -43,16 +43,6 @@ constexpr tensor_type other_types[] = {
     {26, "I32", 1, 4},        {27, "I64", 1, 8},        {28, "F64", 1, 8},
     {29, "IQ1_M", 256, 56},   {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},
     {40, "NVFP4", 64, 36}};
-
-std::string supported_types() {
-    std::vector<std::string> names;
-    for (const weight_format &format : weight_formats) {
-        if (format.gguf_id == no_gguf_id) continue;
-        names.emplace_back(format.name);
-        for (char &letter : names.back()) letter = static_cast<char>(std::toupper(letter));
-    }
-    return listed(names, "and");
-}
 
 const weight_format *format_of_id(uint32_t id) {
     const auto *found = std::ranges::find(weight_formats, id, &weight_format::gguf_id);
@@ -166,13 +156,29 @@ private:
     uint64_t at_ = 0;
 };
 
-gguf_value read_array(header_reader &in, const std::string &key) {
-    const auto type = in.number<uint32_t>("the type of the elements of " + key);
-    if (in.failed()) return false;
-    if (type == static_cast<uint32_t>(value_type::array) || type >= value_types) {
-        in.fail(format("{}: elements of type {}; arrays hold numbers or texts", key, type));
+gguf_value read_array(header_reader &in, const std::string &key, uint32_t depth = 0);
+
+// The lists in a list, each with its own type and number of elements.
+gguf_value pass_lists(header_reader &in, const std::string &key, uint32_t depth) {
+    constexpr uint64_t header_bytes = sizeof(uint32_t) + sizeof(uint64_t);
+    if (depth == list_depth_max) {
+        in.fail(format("{}: lists lie in lists {} deep; {} is the limit", key, depth + 1,
+                       list_depth_max));
         return false;
     }
+    const uint64_t count = in.count("the number of elements of " + key, header_bytes);
+    for (uint64_t i = 0; i < count && !in.failed(); ++i) read_array(in, key, depth + 1);
+    return gguf_lists{count};
+}
+
+gguf_value read_array(header_reader &in, const std::string &key, uint32_t depth) {
+    const auto type = in.number<uint32_t>("the type of the elements of " + key);
+    if (in.failed()) return false;
+    if (type >= value_types) {
+        in.fail(format("{}: elements of type {}, which does not exist", key, type));
+        return false;
+    }
+    if (type == static_cast<uint32_t>(value_type::array)) return pass_lists(in, key, depth);
     if (type == static_cast<uint32_t>(value_type::text)) {
         gguf_texts texts;
         const uint64_t count = in.count("the number of elements of " + key, sizeof(uint64_t));
@@ -235,11 +241,12 @@ gguf_tensor read_tensor(header_reader &in, uint64_t number, gguf_reading what) {
     made.name = in.text(format("the name of tensor {}", number), name_bytes_max);
     const std::string label = format("tensor {}", shown(made.name));
     const auto dimensions = in.number<uint32_t>(label);
-    if (!in.failed() && (dimensions == 0 || dimensions > dimensions_max))
-        in.fail(format("{} has {} dimensions; 1 to {} are supported", label, dimensions,
+    if (!in.failed() && dimensions > dimensions_max)
+        in.fail(format("{} has {} dimensions; at most {} are supported", label, dimensions,
                        dimensions_max));
     for (uint32_t i = 0; i < dimensions && !in.failed(); ++i)
         made.shape.push_back(in.number<uint64_t>(label));
+    if (made.shape.empty()) made.shape = {1};
     std::ranges::reverse(made.shape);
     const auto id = in.number<uint32_t>(label);
     made.offset_bytes = in.number<uint64_t>(label);
@@ -252,11 +259,12 @@ gguf_tensor read_tensor(header_reader &in, uint64_t number, gguf_reading what) {
     }
     const auto *other = std::ranges::find(other_types, id, &tensor_type::id);
     const bool named = other != std::end(other_types);
-    if (what == gguf_reading::sizes && named && other->block != 0)
+    made.other_type = named ? format("{} ({})", id, other->name) : format("{}", id);
+    if (named && other->block != 0)
         made.stored_bytes = bytes_of_tensor(in, made, *other);
-    else
-        in.fail(format("{} is of type {}{}; supported are {}", label, id,
-                       named ? format(" ({})", other->name) : "", supported_types()));
+    else if (what == gguf_reading::sizes)
+        in.fail(format("{} is of type {}; supported are {}", label, made.other_type,
+                       supported_gguf_types()));
     return made;
 }
 
@@ -303,6 +311,22 @@ void place_tensors(header_reader &in, std::span<const std::byte> file, uint64_t 
 double gguf_numbers::at(uint64_t index) const {
     assert(index < count);
     return number_at(static_cast<value_type>(type), bytes.data() + index * value_bytes[type]);
+}
+
+std::string supported_gguf_types() {
+    std::vector<std::string> names;
+    for (const weight_format &format : weight_formats) {
+        if (format.gguf_id == no_gguf_id) continue;
+        names.emplace_back(format.name);
+        for (char &letter : names.back()) letter = static_cast<char>(std::toupper(letter));
+    }
+    return listed(names, "and");
+}
+
+bool is_same_shape(std::span<const uint64_t> one, std::span<const uint64_t> other) {
+    while (!one.empty() && one.front() == 1) one = one.subspan(1);
+    while (!other.empty() && other.front() == 1) other = other.subspan(1);
+    return std::ranges::equal(one, other);
 }
 
 uint64_t gguf_tensor::values() const {

@@ -53,14 +53,20 @@ struct gguf_numbers {
     double at(uint64_t index) const;
 };
 using gguf_texts = std::vector<std::string_view>;
+// Lists of an array, checked and passed over: no key that is read holds any.
+struct gguf_lists {
+    uint64_t count;
+};
 // Whole numbers of any width are int64_t (those of 64 bits without a sign uint64_t).
-using gguf_value =
-    std::variant<bool, int64_t, uint64_t, double, std::string_view, gguf_numbers, gguf_texts>;
+using gguf_value = std::variant<bool, int64_t, uint64_t, double, std::string_view, gguf_numbers,
+                                gguf_texts, gguf_lists>;
 using gguf_metadata = std::map<std::string, gguf_value, std::less<>>;
 
 struct gguf_tensor {
     std::string name;
     weight_type type = usual_weights;
+    // "26 (I32)", where nothing here computes with the type; only a part that needs it objects.
+    std::string other_type = {};
     std::vector<uint64_t> shape;  // the length of a row last, as elsewhere
     uint64_t offset_bytes = 0;    // from where the data begins
     uint64_t stored_bytes = 0;
@@ -68,7 +74,15 @@ struct gguf_tensor {
     const std::string *file = nullptr;  // its path, for messages
     bool used = false;                  // set by who reads it
     uint64_t values() const;
+    // By ggml's number: 0 is the length of a row. Files leave out last extents of 1.
+    uint64_t extent(size_t dimension) const {
+        return dimension < shape.size() ? shape[shape.size() - 1 - dimension] : 1;
+    }
 };
+// Whether they differ by extents of 1 alone that a file may leave out.
+bool is_same_shape(std::span<const uint64_t> one, std::span<const uint64_t> other);
+// "F32, F16, Q4_0 and ...": the types that a part may have.
+std::string supported_gguf_types();
 
 // A key as it lies in the file: the number of its type, then its value.
 struct gguf_key {
@@ -82,8 +96,8 @@ struct gguf_header {
     std::vector<gguf_tensor> tensors;
     uint64_t data_offset = 0;  // in the file
 };
-// What of a file is wanted: its weights, in formats that something here computes with; or its sizes
-// alone, whatever the formats, for which the file may end behind its header.
+// What of a file is wanted: its weights; or its sizes alone, for which the file may end behind its
+// header and every format's bytes have to be known.
 enum class gguf_reading : uint8_t { weights, sizes };
 // `file` is the whole file, borrowed; `name` is what errors call it.
 result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name,

@@ -11,6 +11,7 @@
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/gguf_reader.h"
+#include "core/model/unread_keys.h"
 #include "core/model/weight_values.h"
 
 namespace moorage::core {
@@ -27,44 +28,6 @@ constexpr gguf_architecture table[] = {
     {.name = "granitemoe", .model = "granitemoe", .neighbours = true, .ties = true},
     {.name = "gpt-oss", .model = "gpt_oss", .mlp_norm = "post_attention_norm", .slides = true},
     {.name = "glm4moe", .model = "glm4_moe", .mlp_norm = "post_attention_norm", .ties = true},
-};
-
-// Keys that change the result, with the values that do not. Where an architecture has a use for one
-// it has been read; where none has, nothing computes another value.
-struct unread_number {
-    const char *key;
-    double nothing[2];
-    const char *why;
-};
-constexpr const char *no_capping = "soft-capped logits are not supported",
-                     *no_use = "the architecture has no use for it",
-                     *no_scaling = "only yarn and factors in tensors have a use for it";
-constexpr unread_number unread_numbers[] = {
-    {"attn_logit_softcapping", {0, 0}, no_capping},
-    {"final_logit_softcapping", {0, 0}, no_capping},
-    {"interleave_moe_layer_step", {0, 1}, "layers with experts have to follow the dense ones"},
-    {"attention.max_alibi_bias", {0, 0}, "only rotary position embeddings are supported"},
-    {"attention.temperature_length", {0, 0}, "scaled attention of long texts is not supported"},
-    {"attention.scale", {0, 0}, no_use},
-    {"attention.clamp_kqv", {0, 0}, no_use},
-    {"embedding_scale", {0, 1}, no_use},
-    {"residual_scale", {0, 1}, no_use},
-    {"logit_scale", {0, 1}, no_use},
-    {"expert_weights_scale", {0, 1}, no_use},
-    {"expert_group_count", {0, 1}, no_use},
-    {"leading_dense_block_count", {0, 0}, no_use},
-    {"rope.dimension_sections", {0, 0}, "positions in several dimensions are not supported"},
-    {"rope.scaling.attn_factor", {1, 1}, no_scaling},
-    {"rope.scaling.yarn_attn_factor", {1, 1}, "rope.scaling.attn_factor is supported"},
-};
-struct unread_flag {
-    const char *key;
-    bool nothing;
-    const char *why;
-};
-constexpr unread_flag unread_flags[] = {
-    {"attention.causal", true, "only attention to what was before is supported"},
-    {"use_parallel_residual", false, "layers are computed one part after the other"},
 };
 
 enum gating : uint64_t {
@@ -95,7 +58,7 @@ public:
         read_experts(config);
         read_router(config);
         read_rope(config);
-        refuse_unread();
+        refuse_unread_keys(in_, *find_architecture(model()));
         if (in_.failed()) return in_.failure();
         return config;
     }
@@ -110,18 +73,6 @@ public:
 private:
     // What errors call the keys that config.json has for those of the file.
     std::string words() const { return format("{}: in the words of config.json", of_.place()); }
-
-    void refuse_unread() {
-        for (const auto &[key, nothing, why] : unread_numbers) {
-            if (in_.has_read(key)) continue;
-            const double value = in_.number(key).value_or(nothing[0]);
-            if (value != nothing[0] && value != nothing[1])
-                in_.fail(key, format("is {:g}; {}", value, why));
-        }
-        for (const auto &[key, nothing, why] : unread_flags)
-            if (in_.flag(key).value_or(nothing) != nothing)
-                in_.fail(key, format("is {}; {}", !nothing, why));
-    }
 
     uint64_t needed(std::string_view key) {
         const auto value = in_.count(key);
@@ -160,7 +111,13 @@ private:
         layers_ = std::min<uint64_t>(layers_ - std::min(further, layers_), 1 << 16);
         config["num_hidden_layers"] = layers_;
         config["num_nextn_predict_layers"] = further;
-        config["hidden_size"] = needed("embedding_length");
+        const uint64_t hidden = needed("embedding_length"),
+                       outer = in_.count("embedding_length_out").value_or(0);
+        config["hidden_size"] = hidden;
+        if (outer != 0 && outer != hidden)
+            in_.fail(
+                "embedding_length_out",
+                format("is {}, and embedding_length {}; the same is supported", outer, hidden));
         config["max_position_embeddings"] = needed("context_length");
         const gguf_tensor *embedding = tensor("token_embd.weight");
         if (embedding == nullptr || embedding->shape.size() != 2)
@@ -177,6 +134,7 @@ private:
         put(config, "embedding_multiplier", "embedding_scale");
         put(config, "residual_multiplier", "residual_scale");
         put(config, "logits_scaling", "logit_scale");
+        if (!config.contains("logits_scaling")) in_.fail("logit_scale", "is missing");
     }
 
     void read_attention(json &config) {
@@ -197,7 +155,8 @@ private:
         put_count(config, "num_key_value_heads", "attention.head_count_kv");
         const bool bias = in_layers("attn_q.bias") || in_layers("attn_qkv.bias");
         config["attention_bias"] = config["qkv_bias"] = bias;
-        config["use_qk_norm"] = in_layers("attn_q_norm.weight");
+        if (find_architecture(model())->norm_qk_key != nullptr)
+            config["use_qk_norm"] = in_layers("attn_q_norm.weight");
         read_scale(config);
         if (in_.number("attention.clamp_kqv").value_or(0) > 0)
             put(config, "clip_qkv", "attention.clamp_kqv");
@@ -205,10 +164,32 @@ private:
     // One as long as every text hides nothing.
     void read_window(json &config) {
         const uint64_t window = in_.count("attention.sliding_window").value_or(0);
-        if (row_.slides && window != 0)
+        if (row_.slides && window != 0) {
             config["sliding_window"] = window;
-        else if (window != 0 && window < config["max_position_embeddings"].get<uint64_t>())
-            in_.fail("attention.sliding_window", format("is {}; {}", window, no_use));
+            check_pattern();
+        } else if (window != 0 && window < config["max_position_embeddings"].get<uint64_t>())
+            in_.fail("attention.sliding_window",
+                     format("is {}; the architecture has no use for it", window));
+    }
+    // A flag for each layer, or after how many layers one does not slide; 0: all do.
+    void check_pattern() {
+        constexpr const char *key = "attention.sliding_window_pattern";
+        const bool alternates = find_architecture(model())->window == window_rule::alternating;
+        const uint64_t usual = alternates ? 2 : 0;
+        const std::string wanted =
+            alternates ? "every second layer slides, from the first" : "all layers slide";
+        const auto found = of_.metadata().find(format("{}.{}", row_.name, key));
+        const auto *list =
+            found == of_.metadata().end() ? nullptr : std::get_if<gguf_numbers>(&found->second);
+        if (list == nullptr) {
+            if (const auto count = in_.count(key); count && *count != usual)
+                in_.fail(key, format("is {}; {} is supported: {}", *count, usual, wanted));
+            return;
+        }
+        for (uint64_t layer = 0; layer < std::min(list->count, layers_); ++layer)
+            if ((list->at(layer) != 0) != (!alternates || layer % 2 == 0))
+                return in_.fail(key, format("says {} of layer {}; supported is that {}",
+                                            list->at(layer), layer, wanted));
     }
     // 0 asks for what is usual.
     void read_scale(json &config) {
@@ -241,10 +222,12 @@ private:
     }
 
     void read_experts(json &config) {
+        if (!in_.count("expert_count").value_or(0) && !in_.failed())
+            in_.fail("expert_count",
+                     "is 0 or missing: a dense model, whose layers have no "
+                     "experts; models with experts are supported");
         config["num_experts"] = needed("expert_count");
         config["num_experts_per_tok"] = needed("expert_used_count");
-        if (config["num_experts"] == 0)
-            in_.fail("expert_count", "is 0; models with experts are supported");
         const uint64_t inner = expert_rows();
         const auto said = in_.count("expert_feed_forward_length");
         if (said && *said != 0 && inner != 0 && *said != inner)
@@ -279,6 +262,14 @@ private:
         const uint64_t gating = in_.count("expert_gating_func").value_or(gating_unsaid);
         const bool sigmoid = row.score == score_kind::sigmoid;
         const bool late = row.score == score_kind::softmax_of_chosen && gating == gating_late;
+        const gguf_tensor *correction = of_layers("exp_probs_b.bias");
+        if (correction == nullptr) correction = of_layers("exp_probs_b");
+        if (gating == gating_unsaid && !sigmoid && correction != nullptr)
+            in_.fail(
+                "expert_gating_func",
+                format("is missing beside tensor {}, which corrects scores by 2 (sigmoid): add "
+                       "the key, or convert the model anew",
+                       correction->name));
         if (gating != gating_unsaid && !late &&
             gating != (sigmoid ? gating_sigmoid : gating_softmax))
             in_.fail("expert_gating_func",
@@ -290,9 +281,10 @@ private:
         const double scale = in_.number("expert_weights_scale").value_or(0);
         config["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;
         const uint64_t groups = in_.count("expert_group_count").value_or(0);
+        config["n_group"] = config["topk_group"] = 1;
         if (groups <= 1) return;
         config["n_group"] = groups;
-        put_count(config, "topk_group", "expert_group_used_count");
+        config["topk_group"] = needed("expert_group_used_count");
         if (!sigmoid) config["topk_method"] = "group_limited_greedy";
     }
 
@@ -327,6 +319,10 @@ private:
         if (type == "yarn" && (both || of_lengths))
             in_.fail("rope.scaling.type",
                      "is yarn, beside factors in tensors; one of both is supported");
+        if (both && of_lengths)
+            in_.fail(
+                "tensor rope_factors_long.weight is beside rope_freqs.weight; one of both is "
+                "supported");
         if (both)
             read_factors(rope, "rope_freqs.weight", "rope_freqs.weight", factor);
         else if (of_lengths)
@@ -368,6 +364,11 @@ private:
                                 name));
                 return values;
             }
+            if (!found->other_type.empty()) {
+                in_.fail(format("tensor {} is of type {}; supported are {}", name,
+                                found->other_type, supported_gguf_types()));
+                return values;
+            }
             values.resize(found->shape[0]);
             read_row(packed_matrix(found->type, 1, static_cast<uint32_t>(values.size()),
                                    found->bytes.data()),
@@ -393,8 +394,11 @@ namespace {
 
 error unknown_architecture(const gguf_files &of) {
     const auto name = gguf_text(of.metadata(), "general.architecture");
-    return error{format("{}: general.architecture is {}; supported are {}", of.place(),
+    const bool dense =
+        name && !gguf_count(of.metadata(), format("{}.expert_count", *name)).value_or(0);
+    return error{format("{}: general.architecture is {}{}; supported are {}", of.place(),
                         name ? shown(*name) : "missing",
+                        dense ? ", a dense model, whose layers have no experts" : "",
                         fmt::join(known_gguf_architectures(), ", "))};
 }
 

@@ -9,8 +9,10 @@
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/gguf_config.h"
+#include "core/model/gguf_ends.h"
 #include "core/model/gguf_reader.h"
 #include "core/model/gguf_weights.h"
+#include "core/model/unread.h"
 #include "core/model/weight_values.h"
 
 namespace moorage::core {
@@ -62,10 +64,10 @@ private:
         sizes_ = sizes_of(config_, weights_, supply);
         sizes_.parameters = supply.parameters();
         std::vector<stored> all;
+        const bool has_long = files_.find("rope_factors_long.weight") != nullptr;
         for (const gguf_tensor &one : files_.tensors())
-            // Factors of rotations are read with the configuration.
-            all.push_back({&one.name, one.bytes.size(), one.used, one.name.starts_with("rope_f"),
-                           layer_of(one.name, "blk.")});
+            all.push_back({&one.name, one.file, one.shape, one.bytes, one.used,
+                           unread_in_gguf(one.name, has_long), layer_of(one.name, "blk.")});
         return count_tensors(files_.file_count(), all);
     }
 
@@ -78,6 +80,9 @@ private:
                 end && std::ranges::find(generation_.end_ids, *end) == generation_.end_ids.end())
                 generation_.end_ids.push_back(*end);
         if (in.failed()) return in.failure();
+        for (const int32_t id : named_ends_of(files_.metadata(), config_.vocabulary))
+            if (std::ranges::find(generation_.end_ids, id) == generation_.end_ids.end())
+                generation_.named_end_ids.push_back(id);
         return success();
     }
 

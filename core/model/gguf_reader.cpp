@@ -83,6 +83,14 @@ std::optional<int32_t> gguf_reader::id(std::string_view key, uint64_t ids) {
     return own && !failed() ? std::optional(static_cast<int32_t>(*own)) : std::nullopt;
 }
 
+std::vector<std::string_view> gguf_reader::own_keys() const {
+    std::vector<std::string_view> keys;
+    for (const gguf_key &key : of_.keys())
+        if (key.name.starts_with(prefix_))
+            keys.push_back(std::string_view(key.name).substr(prefix_.size()));
+    return keys;
+}
+
 void gguf_reader::fail(std::string_view key, const std::string &what) {
     fail(format("{} {}", full(key), what));
 }

@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/result.h"
 #include "core/model/gguf.h"
@@ -34,6 +35,9 @@ public:
 
     // Whether one of the above has asked for it.
     bool has_read(std::string_view key) const { return read_.contains(full(key)); }
+    // All keys under the prefix, without it.
+    std::vector<std::string_view> own_keys() const;
+    const std::string &place() const { return of_.place(); }
 
     // "FILE: PREFIX.KEY WHAT", and "FILE: WHAT".
     void fail(std::string_view key, const std::string &what);

@@ -111,7 +111,7 @@ private:
         for (const gguf_tensor &one : of_.tensors()) {
             const std::string_view name = one.name;
             if (name == "token_embd.weight")
-                embedding_.add(one), shape_.vocabulary = static_cast<uint32_t>(one.shape[0]);
+                embedding_.add(one), shape_.vocabulary = static_cast<uint32_t>(one.extent(1));
             else if (name == "output.weight")
                 head_.add(one);
             else if (!name.starts_with("blk."))
@@ -137,12 +137,14 @@ private:
     void count_part(const gguf_tensor &one, std::string_view name, layer_parts &of) {
         const bool experts = of_experts(name), stacked = name.ends_with("_exps.weight");
         (experts ? expert_ : dense_).add(one);
-        if (experts && stacked && one.shape[0] != shape_.experts)
-            fail(format("tensor {} is of {} experts; {} is {}", shown(one.name), one.shape[0],
+        if (experts && stacked && one.extent(2) != shape_.experts)
+            fail(format("tensor {} is of {} experts; {} is {}", shown(one.name), one.extent(2),
                         full("expert_count"), shape_.experts));
         if (experts && name.starts_with("ffn_down")) take_intermediate(one);
         const bool first = stacked || name.ends_with(".0.weight");
-        if (one.shape.size() > 1 && (experts ? first : name.ends_with(".weight"))) ++of.products;
+        // The gate of one expert is a matrix of one row.
+        const bool matrix = one.shape.size() > 1 || name == "ffn_gate_inp.weight";
+        if (matrix && (experts ? first : name.ends_with(".weight"))) ++of.products;
         of.experts |= experts;
         of.keys |= name == "attn_k.weight";
         of.latent |= name == "attn_kv_a_mqa.weight";

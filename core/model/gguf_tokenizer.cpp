@@ -4,6 +4,7 @@
 #include "core/model/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -138,7 +139,8 @@ public:
         tokenizer_json words = tokenizer_json::object(), merges = tokenizer_json::array();
         for (size_t id = 0; id < tokens_.size(); ++id) words.emplace(tokens_[id], id);
         for (const auto &[left, right] : merges_)
-            if (words.contains(left) && words.contains(right)) merges.push_back({left, right});
+            if (words.contains(left) && words.contains(right) && words.contains(left + right))
+                merges.push_back({left, right});
         root["model"] = {{"type", "BPE"},
                          {"fuse_unk", rules_.fuse_unknown},
                          {"byte_fallback", rules_.byte_fallback},
@@ -338,6 +340,7 @@ private:
         double least = 0;
         for (size_t id = 0; id < tokens_.size(); ++id) {
             const uint8_t kind = kinds_[id];
+            if (kind == byte) add_byte(static_cast<int32_t>(id), rules);
             if (kind == normal) least = std::min(least, (*scores)[id]);
             if (kind == normal || kind == user_defined || kind == unused)
                 pieces.push_back(
@@ -365,6 +368,19 @@ private:
         return parts;
     }
 
+    // "<0x0A>"
+    void add_byte(int32_t id, unigram_rules &rules) const {
+        constexpr std::string_view begin = "<0x", end = ">";
+        const std::string_view text = tokens_[static_cast<size_t>(id)];
+        if (text.size() != begin.size() + 2 + end.size() || !text.starts_with(begin)) return;
+        const char *const digits = text.data() + begin.size();
+        uint8_t value = 0;
+        const auto [stop, wrong] = std::from_chars(digits, digits + 2, value, 16);
+        if (wrong != std::errc() || stop != digits + 2) return;
+        rules.byte_ids.resize(256, -1);
+        rules.byte_ids[value] = id;
+    }
+
     static void describe_spaces(bool prefix, tokenizer_json &root) {
         constexpr const char *mark = "\u2581";
         tokenizer_json steps = tokenizer_json::array();
@@ -390,6 +406,7 @@ private:
         if (!made) return refusal("tokens", made.failure().text);
         result<bpe> model = bpe::make(std::move(*made), merges, std::move(rules), ranks);
         if (!model) return refusal("merges", model.failure().text);
+        warn_of_hidden(*model, format("{}: tokenizer.ggml", of_.place()));
         return model;
     }
 

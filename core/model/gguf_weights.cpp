@@ -90,10 +90,12 @@ const gguf_tensor *gguf_weights::take(const std::string &name, const shape &want
                     shape_text(wanted)));
         return nullptr;
     }
-    // A vector is a matrix of one row.
-    shape has = found->shape;
-    if (wanted.size() == 2 && wanted[0] == 1 && has.size() == 1) has.insert(has.begin(), 1);
-    if (has != wanted) {
+    if (!found->other_type.empty()) {
+        fail(format("{}: tensor {} is of type {}; supported are {}", *found->file, found->name,
+                    found->other_type, supported_gguf_types()));
+        return nullptr;
+    }
+    if (!is_same_shape(found->shape, wanted)) {
         fail(format("{}: tensor {} has the shape {}; the metadata makes it {}", *found->file,
                     found->name, shape_text(found->shape), shape_text(wanted)));
         return nullptr;

@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/config/shape_config.h"
 #include "core/model/architectures.h"
@@ -60,13 +61,10 @@ void read_generation(config_reader &reader, uint32_t vocabulary, generation_conf
     out.sample = reader.flag({"do_sample"}, out.sample);
     out.temperature = reader.number({"temperature"}, 0, 1e6, out.temperature);
     out.top_p = reader.number({"top_p"}, 0, 1, out.top_p);
-    out.top_k = reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
-}
-
-// What older files carry along without a meaning.
-bool known_extra(const std::string &name, const model_config &config) {
-    return name.ends_with("rotary_emb.inv_freq") ||
-           (config.tied_embedding && name == "lm_head.weight");
+    // -1 is another spelling of 0: any number of tokens.
+    const json *top_k = reader.find({"top_k"});
+    out.top_k =
+        top_k != nullptr && *top_k == -1 ? 0 : reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
 }
 
 class model_directory final : public model {
@@ -125,6 +123,7 @@ private:
         const architecture &row = *find_architecture(config_.architecture);
         stored_weights supply(config_, row, shards_, owned_);
         weights_ = weight_binding(config_, row, supply, parts).bind();
+        if (const status found = shards_.check_found(); !found) return found;
         if (supply.failed()) return supply.failure();
 
         config_.part_unit = part_unit_of(config_, weights_);
@@ -132,8 +131,8 @@ private:
         sizes_.parameters = supply.parameters();
         std::vector<stored> all;
         for (const stored_tensor &one : shards_.tensors())
-            all.push_back({&one.what->name, one.what->bytes.size(), one.used,
-                           known_extra(one.what->name, config_),
+            all.push_back({&one.what->name, one.file, one.what->shape, one.what->bytes, one.used,
+                           unread_in_directory(one.what->name, config_.tied_embedding),
                            layer_of(one.what->name, "model.layers.")});
         return count_tensors(shards_.file_count(), all);
     }
@@ -158,11 +157,11 @@ status model::count_tensors(uint32_t files, const std::vector<stored> &all) {
     tensor_count_ = static_cast<uint32_t>(all.size());
     const std::string *surprising = nullptr;
     for (const stored &one : all) {
-        sizes_.total_bytes += one.bytes;
+        sizes_.total_bytes += one.bytes.size();
         if (one.used) continue;
-        sizes_.unused_bytes += one.bytes;
+        sizes_.unused_bytes += one.bytes.size();
         if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(*one.name);
-        if (one.known) continue;
+        if (one.unread == unread_kind::expected) continue;
         const bool behind = one.layer && *one.layer >= layers;
         if (behind && *one.layer >= layers + further)
             return error{
@@ -170,7 +169,14 @@ status model::count_tensors(uint32_t files, const std::vector<stored> &all) {
                        directory_.string(), shown(*one.name), *one.layer, layers + further - 1,
                        is_gguf(directory_) ? "block_count"
                                            : "num_hidden_layers and num_nextn_predict_layers")};
-        if (surprising == nullptr && !behind) surprising = one.name;
+        if (behind || adds_nothing(*one.name, one.bytes)) continue;
+        if (one.unread == unread_kind::changes)
+            return error{
+                format("{}: tensor {} of shape {} is read by no part of {}, and without it "
+                       "another model would be computed; take a model of a supported "
+                       "architecture, or remove the tensor if it has no effect",
+                       *one.file, shown(*one.name), shape_text(one.shape), config_.architecture)};
+        if (surprising == nullptr) surprising = one.name;
     }
     if (surprising != nullptr)
         log_warning(format("{}: some tensors are used by no part of {}, for example {}",

@@ -21,6 +21,7 @@
 #include "core/base/result.h"
 #include "core/config/hardware.h"
 #include "core/model/model_config.h"
+#include "core/model/unread.h"
 #include "core/model/weights.h"
 
 namespace moorage::core {
@@ -28,7 +29,10 @@ namespace moorage::core {
 // generation_config.json; what is missing there keeps these values.
 struct generation_config {
     std::vector<int32_t> end_ids;  // of config.json where generation_config.json has none
-    int32_t begin_id = -1;         // -1: none
+    // Of a GGUF file, which names no more than three ends: control tokens whose names say that a
+    // turn or a text is over. Without those of end_ids.
+    std::vector<int32_t> named_end_ids;
+    int32_t begin_id = -1;  // -1: none
     bool sample = false;
     double temperature = 1, top_p = 1;
     uint32_t top_k = 0;  // 0: all
@@ -63,15 +67,17 @@ public:
 protected:
     // A tensor of the files, as count_tensors() wants it.
     struct stored {
-        const std::string *name;
-        uint64_t bytes;
+        const std::string *name, *file;
+        std::span<const uint64_t> shape;
+        std::span<const std::byte> bytes;
         bool used;
-        bool known;  // files carry it along: nobody is surprised that it has no use
+        unread_kind unread;             // were it not used
         std::optional<uint64_t> layer;  // none: it is of the whole model
     };
     model() = default;
     // What the files hold, and what of it the model does not use, to sizes_; warns where that is a
-    // surprise. Layers that the configuration does not count are an error.
+    // surprise. Layers that the configuration does not count are an error, and so is a tensor
+    // without which another model would be computed.
     status count_tensors(uint32_t files, const std::vector<stored> &all);
     // The number that follows `prefix` at the front of a name.
     static std::optional<uint64_t> layer_of(std::string_view name, std::string_view prefix);

@@ -12,6 +12,7 @@
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"
 #include "core/model/rope_reader.h"
+#include "core/model/unread_config.h"
 
 namespace moorage::core {
 
@@ -22,26 +23,6 @@ constexpr uint32_t layers_max = 1 << 10, hidden_max = 1 << 17, intermediate_max 
                    experts_max = 1 << 14, heads_max = 1 << 12, head_dim_max = 1 << 12,
                    rank_max = 1 << 16, vocabulary_max = 1 << 24, positions_limit = 1 << 28;
 constexpr double multiplier_max = 1e6;
-
-// Keys whose presence, or truth, changes the result in a way that nothing here computes.
-constexpr std::pair<const char *, const char *> unsupported[] = {
-    {"is_encoder_decoder", "encoder and decoder models are not supported"},
-    {"mlp_bias", "biases of expert matrices are supported for gpt_oss only"},
-    {"alibi", "only rotary position embeddings are supported"},
-    {"attn_logit_softcapping", "soft-capped logits are not supported"},
-    {"final_logit_softcapping", "soft-capped logits are not supported"},
-    {"attention_chunk_size", "chunked attention is not supported"},
-    {"no_rope_layers", "layers without position embeddings are not supported"},
-    {"index_topk", "sparse attention is not supported"},
-};
-
-void refuse_unsupported(config_reader &reader) {
-    for (const auto &[key, why] : unsupported) {
-        const json *value = reader.find({key});
-        if (value == nullptr || (value->is_boolean() && !value->get<bool>())) continue;
-        reader.fail(key, format("is {}; {}", described(*value), why));
-    }
-}
 
 void expect(config_reader &in, const char *key, const std::string &is, std::string_view wanted) {
     if (is != wanted) in.fail(key, format("is {}; {} is supported", shown(is), wanted));
@@ -275,6 +256,10 @@ void read_groups(config_reader &reader, const architecture &row, model_config &c
             "topk_method",
             format("is {}; {} supported for {}", shown(method),
                    sigmoid ? "noaux_tc is" : "greedy and group_limited_greedy are", row.name));
+    for (const char *key : {"n_group", "topk_group"})
+        if (row.names_groups && !reader.has({key}))
+            reader.fail(key, format("is missing; give it, 1 where {} has no groups of experts",
+                                    config.architecture));
     router.groups = reader.count({"n_group"}, 1, config.experts, 1);
     router.groups_chosen = reader.count({"topk_group"}, 1, router.groups, router.groups);
     if (config.experts % router.groups != 0)
@@ -450,6 +435,7 @@ result<model_config> parse_model_config(std::string_view text, const std::string
     read_dense_layers(reader, *row, config);
     read_shared(reader, *row, *root, config);
     read_router(reader, *row, config);
+    refuse_unused(reader, *row, config);
     if (reader.failed()) return reader.failure();
     return config;
 }

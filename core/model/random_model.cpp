@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/machine_limits.h"
 #include "core/base/memory_block.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
@@ -31,6 +32,11 @@ struct filling {
     uint64_t begin, end;
     uint16_t exponent;  // of bf16, biased
 };
+
+// Of an embedding, whose numbers are near 1: a token's row has to count beside what the layers add
+// to it, or tokens look alike to routers, which then ask for a few experts alone. One that is the
+// head, too, is a matrix like others.
+constexpr uint16_t embedding_exponent = 127;
 
 // Numbers of random sign in [2^e, 2^(e+1)), with 2^e near 1 / sqrt(columns), so that products of
 // normalised inputs stay near 1.
@@ -68,7 +74,9 @@ public:
         const matrix made = packed_matrix(weight_type::bf16, rows, columns,
                                           base_ == nullptr ? nullptr : base_ + bytes_);
         const uint64_t size = bytes_of(made);
-        if (base_ != nullptr) plan(bytes_, bytes_ + size, exponent_for(columns));
+        const bool embedding = part == model_part::embedding && !config_.tied_embedding;
+        if (base_ != nullptr)
+            plan(bytes_, bytes_ + size, embedding ? embedding_exponent : exponent_for(columns));
         bytes_ += (size + alignment - 1) / alignment * alignment;
         count(part, size);
         return made;
@@ -145,8 +153,7 @@ void fill_all(std::byte *base, const std::vector<filling> &fillings, uint64_t se
     const auto work = [&] {
         for (size_t at; (at = next.fetch_add(1)) < fillings.size();) fill(base, fillings[at], seed);
     };
-    const size_t wanted = std::min<size_t>(
-        {std::max(1u, std::thread::hardware_concurrency()), threads_max, fillings.size()});
+    const size_t wanted = std::min<size_t>({usable_processors(), threads_max, fillings.size()});
     std::vector<std::jthread> helpers;
     for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
     work();

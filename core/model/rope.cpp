@@ -95,8 +95,10 @@ double attention_factor(const rope_config &of) {
 
 }  // namespace
 
-bool rope_follows_context(const rope_config &of) {
-    return of.kind == rope_kind::dynamic || of.kind == rope_kind::longrope;
+uint64_t rope_scaling_of(const rope_config &of, uint64_t length) {
+    if (!long_context(of, length)) return 0;
+    if (of.kind == rope_kind::longrope) return of.short_factor == of.long_factor ? 0 : 1;
+    return of.kind == rope_kind::dynamic ? length : 0;
 }
 
 rope_turn rope_turn_of(const rope_config &of, uint64_t context) {
@@ -124,6 +126,16 @@ rope_turn rope_turn_of(const rope_config &of, uint64_t context) {
     turn.frequencies.assign(frequencies.begin(), frequencies.end());
     turn.attention_factor = static_cast<float>(attention_factor(of));
     return turn;
+}
+
+rope_turns::rope_turns(const rope_config &of) : of_(of), trained_(rope_turn_of(of, 0)) {}
+
+const rope_turn &rope_turns::of_length(uint64_t length) {
+    const uint64_t scaling = rope_scaling_of(of_, length);
+    if (scaling == 0) return trained_;
+    if (scaling != beyond_scaling_) beyond_ = rope_turn_of(of_, length);
+    beyond_scaling_ = scaling;
+    return beyond_;
 }
 
 void rope_angles(const rope_turn &turn, uint32_t position, std::span<float> cosines,

@@ -77,8 +77,16 @@ void read_scaling(config_reader &scaling, rope_config &rope, uint32_t positions)
     if (scaling.has({"mrope_section"}))
         scaling.fail("mrope_section",
                      "is given; positions in several dimensions are not supported");
+    if (const double alpha = scaling.number({"alpha"}, 0, factor_max, 0.0); alpha > 1)
+        scaling.fail("alpha", format("is {:g}; a base scaled by it is not supported", alpha));
     rope.kind = kind_of(scaling);
-    if (rope.kind == rope_kind::plain) return;
+    if (rope.kind == rope_kind::plain) {
+        // What no type claims would be left out.
+        for (const char *key : {"factor", "short_factor", "long_factor"})
+            if (!scaling.has({"rope_type", "type"}) && scaling.has({key}))
+                scaling.fail(key, "is given without a rope_type; name the type that it is of");
+        return;
+    }
     rope.original_positions = scaling.count({"original_max_position_embeddings"}, 1, positions_max,
                                             rope.original_positions);
     // Yarn and longrope may leave the factor to the lengths before and after.

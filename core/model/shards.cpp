@@ -1,11 +1,14 @@
 // shards.cpp - finds, maps and indexes the safetensors files of a directory.
 #include "core/model/shards.h"
 
-#include <map>
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/model/shard_names.h"
 
 namespace moorage::core {
 
@@ -18,8 +21,6 @@ constexpr const char *single_name = "model.safetensors",
 constexpr uint64_t index_bytes_max = 64u << 20;  // DeepSeek-V3's has 9 MB
 constexpr size_t files_max = 10'000;
 
-using weight_map = std::map<std::string, std::string>;  // tensor to file
-
 // A name of a file in the directory itself.
 bool stays_inside(const std::string &name) {
     return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
@@ -28,7 +29,7 @@ bool stays_inside(const std::string &name) {
 
 // The library's sorted objects: with those that keep the order of keys, reading takes a time that
 // grows with the square of their number.
-result<weight_map> read_index(const fs::path &path) {
+result<std::map<std::string, std::string>> read_index(const fs::path &path) {
     const result<mapped_file> mapped = mapped_file::open(path);
     if (!mapped) return mapped.failure();
     const std::string name = path.string();
@@ -36,12 +37,12 @@ result<weight_map> read_index(const fs::path &path) {
         return error{format("{}: {} bytes are more than the {} that an index may have", name,
                             mapped->bytes().size(), index_bytes_max)};
     const char *text = reinterpret_cast<const char *>(mapped->bytes().data());
-    const nlohmann::json root =
-        nlohmann::json::parse(text, text + mapped->bytes().size(), nullptr, false);
-    if (root.is_discarded()) return error{format("{}: not valid JSON", name)};
+    const auto read = read_json_as<nlohmann::json>({text, mapped->bytes().size()});
+    if (!read) return error{format("{}: not valid JSON: {}", name, read.failure().text)};
+    const nlohmann::json &root = *read;
     if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object())
         return error{format("{}: weight_map, an object from tensors to files, is missing", name)};
-    weight_map files;
+    std::map<std::string, std::string> files;  // tensor to file
     for (const auto &[tensor, file] : root["weight_map"].items()) {
         if (!file.is_string() || !stays_inside(file.get<std::string>()))
             return error{
@@ -72,28 +73,74 @@ status shards::add(const fs::path &path) {
 status shards::add_indexed(const fs::path &directory) {
     const result<weight_map> index = read_index(directory / index_name);
     if (!index) return index.failure();
-    std::map<std::string, size_t> numbers;  // of files, by name
+    std::set<std::string> names;
     for (const auto &[tensor, name] : *index) {
-        if (!numbers.emplace(name, 0).second) continue;
-        if (numbers.size() > files_max)
+        names.insert(name);
+        if (names.size() > files_max)
             return error{format("{}: names more than {} files", place_, files_max)};
     }
-    for (auto &[name, number] : numbers) {
-        number = files_.size();
+    std::error_code code;
+    for (const std::string &name : names) {
+        if (!fs::exists(directory / name, code)) continue;
         if (const status added = add(directory / name); !added)
             return error{format("{} (named by {})", added.failure().text, index_name)};
     }
-    for (const auto &one : files_)
-        for (const tensor &what : one->header.tensors) {
-            const auto listed = index->find(what.name);
-            if (listed != index->end() && files_[numbers[listed->second]].get() == one.get())
-                numbers_.emplace(what.name, tensors_.size());
-            tensors_.push_back({&what, &one->path});
+    add_tensors(*index);
+    note_absent(*index);
+    return success();
+}
+
+// A tensor that the index leaves out is taken from the file that has it, if only one has.
+void shards::add_tensors(const weight_map &index) {
+    for (const auto &shard : files_)
+        for (const tensor &held : shard->header.tensors) {
+            const auto entry = index.find(held.name);
+            const bool listed = entry != index.end();
+            if (listed && fs::path(shard->path).filename() == entry->second)
+                numbers_.emplace(held.name, tensors_.size());
+            if (!listed && !numbers_.emplace(held.name, tensors_.size()).second)
+                absent_.emplace(held.name,
+                                format("is in {} and in another file, and the index names neither",
+                                       shown(fs::path(shard->path).filename().string())));
+            tensors_.push_back({&held, &shard->path, false, listed});
         }
-    for (const auto &[tensor, name] : *index)
+    for (const auto &[name, reason] : absent_) numbers_.erase(name);
+}
+
+void shards::note_absent(const weight_map &index) {
+    std::set<std::string> there;
+    for (const auto &shard : files_) there.insert(fs::path(shard->path).filename().string());
+    for (const auto &[tensor, name] : index)
         if (!numbers_.contains(tensor))
-            return error{format("{}: tensor {} is placed in {}, which does not hold it", place_,
-                                shown(tensor), shown(name))};
+            absent_.emplace(tensor, format("is placed in {}, which {}", shown(name),
+                                           there.contains(name) ? "does not hold it"
+                                                                : "is not in this directory"));
+}
+
+void shards::number_all() {
+    for (const auto &shard : files_)
+        for (const tensor &held : shard->header.tensors) {
+            numbers_.emplace(held.name, tensors_.size());
+            tensors_.push_back({&held, &shard->path});
+        }
+}
+
+status shards::add_numbered(const fs::path &directory) {
+    const result<std::vector<std::string>> names = numbered_shards(directory);
+    if (!names) return names.failure();
+    for (const std::string &name : *names)
+        if (const status added = add(directory / name); !added) return added;
+    std::map<std::string_view, const std::string *> holders;
+    for (const auto &shard : files_)
+        for (const tensor &held : shard->header.tensors)
+            if (const auto [other, fresh] = holders.emplace(held.name, &shard->path); !fresh)
+                return error{
+                    format("{}: tensor {} is in {}, too, and there is no {} that says which "
+                           "counts",
+                           shard->path, shown(held.name), *other->second, index_name)};
+    number_all();
+    log_warning(format("{}: has no {}; all of its {} numbered shards are read", directory.string(),
+                       index_name, names->size()));
     return success();
 }
 
@@ -111,25 +158,41 @@ result<shards> shards::open(const fs::path &directory) {
     if (fs::exists(single, code)) {
         opened.place_ = single.string();
         if (const status added = opened.add(single); !added) return added.failure();
-        for (const tensor &what : opened.files_[0]->header.tensors) {
-            opened.numbers_.emplace(what.name, opened.tensors_.size());
-            opened.tensors_.push_back({&what, &opened.files_[0]->path});
-        }
+        opened.number_all();
         return opened;
     }
-    if (!fs::exists(directory / index_name, code))
-        return error{
-            format("{}: holds neither {} nor {}; other formats have to be converted to "
-                   "safetensors first",
-                   directory.string(), single_name, index_name)};
-    opened.place_ = (directory / index_name).string();
-    if (const status added = opened.add_indexed(directory); !added) return added.failure();
+    const bool indexed = fs::exists(directory / index_name, code);
+    opened.place_ = (indexed ? directory / index_name : directory).string();
+    const status added = indexed ? opened.add_indexed(directory) : opened.add_numbered(directory);
+    if (!added) return added.failure();
     return opened;
 }
 
 stored_tensor *shards::find(std::string_view name) {
     const auto found = numbers_.find(name);
-    return found == numbers_.end() ? nullptr : &tensors_[found->second];
+    if (found != numbers_.end()) return &tensors_[found->second];
+    if (wanted_.empty() && absent_.contains(name)) wanted_ = name;
+    return nullptr;
+}
+
+status shards::check_found() const {
+    if (!wanted_.empty())
+        return error{
+            format("{}: tensor {} {}", place_, shown(wanted_), absent_.find(wanted_)->second)};
+    if (!absent_.empty())
+        log_warning(
+            format("{}: {} of the tensors that no part needs {} not where it says, for "
+                   "example {} {}",
+                   place_, absent_.size(), absent_.size() == 1 ? "is" : "are",
+                   shown(absent_.begin()->first), absent_.begin()->second));
+    const auto unlisted = [](const stored_tensor &one) { return one.used && !one.listed; };
+    if (const auto first = std::ranges::find_if(tensors_, unlisted); first != tensors_.end())
+        log_warning(
+            format("{}: leaves out {} of the tensors that are needed and there, for "
+                   "example {} in {}",
+                   place_, std::ranges::count_if(tensors_, unlisted), shown(first->what->name),
+                   *first->file));
+    return success();
 }
 
 }  // namespace moorage::core

@@ -89,9 +89,12 @@ std::optional<bpe> read_model(const component_reader &in) {
         return std::nullopt;
     }
     result<bpe> made = bpe::make(std::move(words).value(), merges, std::move(rules));
-    if (made) return std::move(made).value();
-    in.refuse(made.failure().text);
-    return std::nullopt;
+    if (!made) {
+        in.refuse(made.failure().text);
+        return std::nullopt;
+    }
+    warn_of_hidden(*made, in.place());
+    return std::move(made).value();
 }
 
 added_token read_added_token(const component_reader &in) {
@@ -113,7 +116,9 @@ added_token read_added_token(const component_reader &in) {
 // Registers a token, under the vocabulary's id where that has it, as the reference does.
 void add_token(const component_reader &in, added_token token, tokenizer_parts &to) {
     if (token.content.empty() || to.added_ids.contains(token.content)) return;
-    if (const int32_t id = to.model.words().id_of(token.content); id >= 0) token.id = id;
+    if (const int32_t id = to.model.words().id_of(token.content);
+        id >= 0 && static_cast<uint32_t>(id) < to.model.tokens())
+        token.id = id;
     const std::string *other = to.model.words().token_of(token.id);
     const auto same_id = to.added.find(token.id);
     if (same_id != to.added.end()) other = &same_id->second.content;
@@ -175,18 +180,10 @@ std::optional<tokenizer_parts> read_parts(const tokenizer_json &root, const std:
 }  // namespace
 
 result<tokenizer_parts> parse_tokenizer(std::string_view text, const std::string &name) {
-    tokenizer_json root;
-    try {
-        root = tokenizer_json::parse(text.begin(), text.end());
-    } catch (const tokenizer_json::exception &problem) {
-        // The library's text begins with its own id in brackets, which helps nobody here.
-        const std::string what = problem.what();
-        const size_t from = what.find("] ");
-        return error{format("{}: not valid JSON: {}", name,
-                            shown(from == std::string::npos ? what : what.substr(from + 2)))};
-    }
+    const result<tokenizer_json> root = read_json_as<tokenizer_json>(text);
+    if (!root) return error{format("{}: not valid JSON: {}", name, root.failure().text)};
     std::optional<error> problem;
-    std::optional<tokenizer_parts> parts = read_parts(root, name, std::nullopt, problem);
+    std::optional<tokenizer_parts> parts = read_parts(*root, name, std::nullopt, problem);
     if (problem) return *problem;
     return std::move(*parts);
 }

@@ -121,6 +121,18 @@ std::string unigram::normalised(std::string_view text) const {
     return out;
 }
 
+// The last byte comes first: the way through a text is walked from its end. `again`: behind another
+// unknown token, and a run of unknown characters is one token.
+void unigram::append_unknown(std::string_view character, bool again,
+                             std::vector<int32_t> &out) const {
+    const auto id_of = [&](char byte) { return rules_.byte_ids[static_cast<uint8_t>(byte)]; };
+    if (!rules_.byte_ids.empty() &&
+        std::ranges::all_of(character, [&](char byte) { return id_of(byte) >= 0; }))
+        for (size_t i = character.size(); i-- > 0;) out.push_back(id_of(character[i]));
+    else if (!again)
+        out.push_back(rules_.unknown_id);
+}
+
 void unigram::encode(std::string_view text, std::vector<int32_t> &out) const {
     const std::string clean = normalised(text);
     if (clean.empty()) return;
@@ -148,9 +160,13 @@ void unigram::encode(std::string_view text, std::vector<int32_t> &out) const {
     }
     const size_t first = out.size();
     for (size_t at = clean.size(); at != 0; at = best[at].from) {
-        // A run of unknown characters is one token.
         const bool again = out.size() > first && out.back() == rules_.unknown_id;
-        if (best[at].id != rules_.unknown_id || !again) out.push_back(best[at].id);
+        const std::string_view part =
+            std::string_view(clean).substr(best[at].from, at - best[at].from);
+        if (best[at].id == rules_.unknown_id)
+            append_unknown(part, again, out);
+        else
+            out.push_back(best[at].id);
     }
     std::reverse(out.begin() + static_cast<std::ptrdiff_t>(first), out.end());
 }

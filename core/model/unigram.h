@@ -30,6 +30,9 @@ struct unigram_rules {
     bool space_before = false;  // a text begins with the mark of a space
     bool merge_spaces = false;  // runs of spaces are one, none at the ends
     bool space_behind = false;  // the mark comes behind a word instead
+    // Of the 256 bytes, -1 where there is none: an unknown character all of whose bytes are there
+    // becomes them. Empty: no byte is a token.
+    std::vector<int32_t> byte_ids = {};
 };
 
 class unigram {
@@ -50,6 +53,7 @@ private:
     };
     // What stands for the front of `text`, and how many of its bytes.
     std::pair<std::string_view, size_t> front(std::string_view text) const;
+    void append_unknown(std::string_view character, bool again, std::vector<int32_t> &out) const;
     // Calls body(piece, bytes) for each piece that `text` begins with, the shortest first.
     template <class Body>
     void each_match(std::string_view text, Body &&body) const;

@@ -39,7 +39,8 @@ void caller::connect(uint64_t wait_ns) {
     const auto missing = [&] {
         for (uint32_t server = 0; server < count_; ++server)
             if (server != node_.own().server && !plan_.servers[server].addresses.empty() &&
-                plan_.held_by(server) != 0 && !all.to(server) && all.trouble(server).empty())
+                plan_.held_by(server) != 0 && !all.to(server) &&
+                (all.trouble(server).empty() || all.trouble_passes(server)))
                 return true;
         return false;
     };

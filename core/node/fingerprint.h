@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/config/arithmetic.h"
@@ -35,8 +36,10 @@ private:
 // the files for each, not all of them. And of what activations are rounded to before they meet an
 // expert.
 uint64_t fingerprint_of(const model &of, arithmetic numbers);
-// Names and addresses of the servers, in their order.
+// Names of the servers, in their order, in the upper half; their addresses in the lower.
 uint64_t cluster_fingerprint(std::span<const node_server> servers);
+// Which keys of two clusters differ. Requires: they do.
+std::string differing_key(uint64_t one_cluster, uint64_t other_cluster);
 // Every copy, and the epoch.
 uint64_t plan_fingerprint(const node_plan &of);
 

@@ -7,12 +7,15 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/base/visible.h"
 #include "core/dispatch/machine_table.h"
 #include "core/execute/cpu/cpu_executor.h"
+#include "core/host/call.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/policy_set.h"
 #include "core/pipeline/run_hardware.h"
+#include "core/pipeline/text_ends.h"
 #include "core/pipeline/texts.h"
 #include "core/source/model_source.h"
 #include "core/store/ledger.h"
@@ -74,6 +77,7 @@ private:
         tell_demand();
         return line_->next_pass();
     }
+    status taken_in() const;
     void take_requests(home_result &done);
     bool broken() const {
         return !faults_.fatal().empty() || where_->failed() || !source_->failure().empty();
@@ -90,6 +94,7 @@ private:
     std::vector<std::string> warnings_;
     const opened_model *opened_ = nullptr;
     text_job job_;
+    std::unique_ptr<stop_watch> stops_;
     std::unique_ptr<model_source> source_;
     run_hardware hardware_;
     std::unique_ptr<cpu_model> compute_;
@@ -138,8 +143,16 @@ status home_run::make_source() {
     options.batch = config_.batch;
     options.prefill = config_.prefill;
     options.tokens = config_.tokens;
-    options.how = {config_.temperature, config_.top_p, config_.sample_top_k, config_.seed};
-    if (config_.stop) options.end_ids = of.generation().end_ids;
+    options.how = sampling_of(config_);
+    auto stops = end_texts(config_, of, opened_->words.get(), options);
+    if (!stops) return stops.failure();
+    stops_ = std::move(*stops);
+    if (stops_ && options_.desk)
+        return error{format("[source] stop: a node sends tokens and ends at tokens alone, and "
+                            "\"{}\" is no special token's name; leave it to who asks, moorage "
+                            "generate --node NAME --stop TEXT",
+                            visible(stops_->stops().front())),
+                     true};
     options.on_token = options_.on_token;
     if (request_desk *const desk = options_.desk) {
         options.more = [desk](model_request &out) { return desk->next(out); };
@@ -268,9 +281,22 @@ void home_run::follow_plan() {
     }
 }
 
+// A run whose files are not those of the others would be computed from its own disk alone, and look
+// well. One that serves says so in /health, and waits for them.
+status home_run::taken_in() const {
+    if (options_.desk) return success();
+    const std::string why = node_.refused_by_all();
+    if (why.empty()) return success();
+    return error{
+        format("every node of the cluster refuses this one; {}; its own disk stands in for "
+               "nodes that are away, not for these",
+               why)};
+}
+
 result<home_result> home_run::drive() {
     caller_->connect(options_.connect_ns);
     home_result done;
+    if (const status taken = taken_in(); !taken) return taken.failure();
     if (options_.desk) take_requests(done);
     while (!options_.desk && next_pass()) {
         done.layer_steps += source_->layers();
@@ -283,6 +309,7 @@ result<home_result> home_run::drive() {
                      "go on with the host's default)"};
     if (where_->failed()) return error{where_->failure()};
     if (!source_->failure().empty()) return error{source_->failure()};
+    if (const status taken = taken_in(); !taken) return taken.failure();
     line_->finish(done.report);
     if (const status told = policies_.tell(done.report, faults_); !told) return told.failure();
     describe(done.report);
@@ -302,11 +329,9 @@ void home_run::take_requests(home_result &done) {
         source_->idle();  // what the pass has written shows
         desk.send();
         if (options_.after_pass) options_.after_pass(*caller_);
-        if (end_ns == MOORAGE_NEVER && options_.stop()) {
-            node_.connections().drain();
-            end_ns = steady_ns() + peer_node::drain_ns;
-        }
-        if (end_ns != MOORAGE_NEVER && (desk.idle() || steady_ns() > end_ns)) return;
+        if (end_ns == MOORAGE_NEVER && options_.stop()) end_ns = node_.drain_end_ns();
+        if (end_ns != MOORAGE_NEVER && desk.idle()) return;
+        if (steady_ns() > end_ns) return desk.end();
         node_.turn(passed ? 0 : look_ns);
     }
 }
@@ -319,7 +344,8 @@ void home_run::describe(run_report &report) const {
     report.lossy = policies_.lossy();
     report.warnings = warnings_;
     if (!options_.desk)
-        report.text = report_of(job_, *source_, opened_->words.get(), node_.plan().model_name);
+        report.text =
+            report_of(job_, *source_, opened_->words.get(), node_.plan().model_name, stops_.get());
     report.requests = source_->requests().size();
     const caller_figures &calls = caller_->figures();
     json &all = *report.config;
@@ -351,6 +377,7 @@ status serve_home(const run_config &config, run_resources &shared, peer_node &at
         const uint64_t taken = options.desk->figures().taken;
         const auto done = one.drive();
         if (done) return success();
+        note_no_step();  // the one that broke off is no longer at work
         log_error(format("node: a run broke off: {}", done.failure().text));
         options.desk->fail(done.failure().text);
         // Nothing was asked and yet it broke: it would again.

@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
+#include "core/node/fingerprint.h"
 
 namespace moorage::core {
 
@@ -31,6 +32,12 @@ objection body_of(const frame &of) {
         default:
             return {};
     }
+}
+
+// Whether who is there may have a place for the next attempt.
+bool passes(int32_t reason) {
+    return reason == MOORAGE_WIRE_LOST || reason == MOORAGE_WIRE_TOO_MANY ||
+           reason == MOORAGE_WIRE_TOO_SLOW;
 }
 
 }  // namespace
@@ -62,6 +69,7 @@ void links::dial_due(uint64_t now_ns) {
         const auto begun = wire_.connect(channel, plan_.servers[server].addresses);
         if (!begun) {
             one.trouble = begun.failure().text;
+            one.passes = one.refused = false;
             one.again_ns = now_ns + retry_ns_max;
             continue;
         }
@@ -77,23 +85,39 @@ void links::dial_due(uint64_t now_ns) {
     }
 }
 
-// Who has connected and says nothing is not waited for.
+void links::drop_ungreeted(link &one, refusal_reason why) {
+    count(why);
+    one.stands = link::stand::closing;
+    wire_.close(one.connection, true);
+}
+
+// Who has connected and says nothing is not waited for, nor does it keep others out.
 void links::check_greetings(uint64_t now_ns) {
-    for (auto &[connection, one] : links_) {
-        if (one->stands != link::stand::greeting || now_ns - one->since_ns < greeting_ns) continue;
-        count(refusal_reason::unexpected);
-        one->stands = link::stand::closing;
-        wire_.close(connection, true);
-    }
+    std::erase_if(greetings_, [this](uint64_t connection) {
+        const link *const one = find(connection);
+        return !one || one->stands != link::stand::greeting;
+    });
+    size_t beyond = 0;  // as many of those that connected have to give way
+    for (const uint64_t connection : greetings_) beyond += !find(connection)->dialed;
+    beyond -= std::min(beyond, greeting_places);
+    std::erase_if(greetings_, [&](uint64_t connection) {
+        link &one = *find(connection);
+        const bool late = now_ns - one.since_ns >= greeting_ns;
+        const bool gives_way = !one.dialed && beyond != 0;
+        if (!late && !gives_way) return false;
+        if (!one.dialed && beyond != 0) --beyond;
+        drop_ungreeted(one, late ? refusal_reason::unexpected : refusal_reason::busy);
+        return true;
+    });
 }
 
 uint64_t links::due_ns() const {
     uint64_t due = UINT64_MAX;
     for (const dialing &one : dials_)
         if (one.wanted && one.connection == 0) due = std::min(due, one.again_ns);
-    for (const auto &[connection, one] : links_)
-        if (one->stands == link::stand::greeting) due = std::min(due, one->since_ns + greeting_ns);
-    return due;
+    if (greetings_.empty()) return due;
+    const auto oldest = links_.find(greetings_.front());
+    return oldest == links_.end() ? due : std::min(due, oldest->second->since_ns + greeting_ns);
 }
 
 void links::turn(uint64_t wait_ns) {
@@ -105,6 +129,7 @@ void links::turn(uint64_t wait_ns) {
     std::array<moorage_wire_event, 64> events;
     const uint32_t count = wire_.poll(events, wait_ns);
     for (uint32_t i = 0; i < count; ++i) handle(events[i]);
+    if (greetings_.size() > greeting_places) check_greetings(steady_ns());
 }
 
 void links::handle(const moorage_wire_event &event) {
@@ -147,6 +172,7 @@ void links::connected(const moorage_wire_event &event) {
     }
     one->stands = link::stand::greeting;
     one->since_ns = steady_ns();
+    greetings_.push_back(one->connection);
     one->address = event.plugin_address ? event.plugin_address : "";
     one->secure = (event.flags & MOORAGE_WIRE_SECURE) != 0;
     one->identity = event.plugin_identity ? event.plugin_identity : "";
@@ -188,6 +214,7 @@ bool links::take(link &from, const moorage_wire_event &event) {
     ++figures_.messages_in;
     figures_.bytes_in += event.bytes;
     from.received_bytes += event.bytes;
+    from.heard_ns = steady_ns();
     frame of;
     const std::span bytes(static_cast<const std::byte *>(event.plugin_data),
                           static_cast<size_t>(event.bytes));
@@ -235,12 +262,16 @@ void links::answer_ping(link &from, const frame &of) {
 }
 
 refusal_reason links::differs(const greeting &theirs, uint64_t epoch, std::string &text) const {
-    const auto both = [&](const char *what, auto its, auto ours) {
-        text = format("{} {:x} is the caller's, {:x} this node's; start both with the same files",
-                      what, its, ours);
+    const auto both = [&](const char *what, auto its, auto ours, const std::string &keys) {
+        text = format(
+            "{} {:x} is the caller's, {:x} this node's: {} differ; start both with the "
+            "same files",
+            what, its, ours, keys);
     };
     if (theirs.cluster != plan_.cluster)
-        return both("cluster", theirs.cluster, plan_.cluster), refusal_reason::cluster;
+        return both("cluster", theirs.cluster, plan_.cluster,
+                    differing_key(theirs.cluster, plan_.cluster)),
+               refusal_reason::cluster;
     if (theirs.model != plan_.model || theirs.sizes.layers != plan_.sizes.layers ||
         theirs.sizes.experts != plan_.sizes.experts || theirs.sizes.hidden != plan_.sizes.hidden) {
         text = format(
@@ -253,9 +284,31 @@ refusal_reason links::differs(const greeting &theirs, uint64_t epoch, std::strin
     }
     // Of two epochs both may be in force for a moment; of one there is one plan.
     if (epoch == plan_.epoch && theirs.plan != plan_.plan)
-        return both("plan", theirs.plan, plan_.plan), refusal_reason::epoch;
+        return both("plan", theirs.plan, plan_.plan,
+                    "[placement], or servers' memory and workloads in [cluster],"),
+               refusal_reason::epoch;
     if (draining_) return text = "this node takes no more calls", refusal_reason::draining;
     return refusal_reason::none;
+}
+
+// Among those that have connected and greeted there is room for one more of its kind.
+bool links::has_place(const greeting &theirs, uint32_t server, std::string &text) const {
+    const bool is_guest = server >= plan_.servers.size();
+    const size_t places = is_guest ? guest_places : server_places;
+    size_t there = 0;
+    for (const auto &[connection, one] : links_)
+        there += !one->dialed && one->stands == link::stand::ready &&
+                 (is_guest ? one->server >= plan_.servers.size() : one->server == server);
+    if (there < places) return true;
+    text = is_guest ? format(
+                          "{} clients are connected, the most that a node takes beside the "
+                          "servers of its plan; try again",
+                          there)
+                    : format(
+                          "{} connections of {} are there, the most that a server has; end "
+                          "what else calls itself so",
+                          there, visible(theirs.server));
+    return false;
 }
 
 // The first message of a connection: a greeting, or why there is none.
@@ -286,6 +339,8 @@ void links::greeted(link &from, const frame &of) {
                       format("its certificate is {}'s, and it says that it is {}; give each server "
                              "a certificate with its name",
                              visible(from.identity), named));
+    if (!from.dialed && !has_place(theirs, of.header.sender, text))
+        return refuse(from, refusal_reason::busy, text);
     from.server = of.header.sender;
     from.incarnation = of.header.incarnation;
     from.epoch = of.header.epoch;
@@ -296,10 +351,20 @@ void links::greeted(link &from, const frame &of) {
         ++figures_.connects;
         dials_[from.dial].pause_ns = retry_ns_min;
         dials_[from.dial].trouble.clear();
+        dials_[from.dial].passes = dials_[from.dial].refused = false;
     } else {
         say_hello(from, message_kind::welcome);
     }
     events_.ready(from);
+}
+
+void links::note_trouble(const link &dialed, refusal_reason why, const std::string &text) {
+    dialing &which = dials_[dialed.dial];
+    which.trouble = text;
+    which.passes = why == refusal_reason::busy;
+    which.refused =
+        dialed.stands == link::stand::greeting && !which.passes && why != refusal_reason::draining;
+    which.told = true;
 }
 
 void links::refuse(link &who, refusal_reason why, const std::string &text) {
@@ -309,7 +374,7 @@ void links::refuse(link &who, refusal_reason why, const std::string &text) {
         log_warning(format("node: {} refused ({}): {}",
                            who.address.empty() ? "a connection" : visible(who.address),
                            name_of(why), text));
-    if (who.dialed) dials_[who.dial].trouble = text, dials_[who.dial].told = true;
+    if (who.dialed) note_trouble(who, why, text);
     message_bytes written = take_memory();
     write(written, refusal_view{.why = why, .text = text});
     send(who, std::move(written), message_kind::refusal, 0);
@@ -320,7 +385,7 @@ void links::refused(link &by, const frame &of) {
     refusal_view why;
     const bool said = read(of.body, why).why == refusal_reason::none;
     const std::string text = said ? visible(why.text) : "it refuses and does not say why";
-    if (by.dialed) dials_[by.dial].trouble = text, dials_[by.dial].told = true;
+    if (by.dialed) note_trouble(by, said ? why.why : refusal_reason::unexpected, text);
     log_info(format("node: {} says: {}", visible(by.address), text));
     lose(by, true);
 }
@@ -458,8 +523,13 @@ void links::closed(const moorage_wire_event &event) {
         // Between half of the pause and all of it, so that those who lost the same node do not come
         // back in step.
         of.again_ns = steady_ns() + of.pause_ns / 2 + chance_.below(of.pause_ns / 2 + 1);
-        of.pause_ns = std::min(2 * of.pause_ns, retry_ns_max);
-        if (!of.told && event.plugin_text) of.trouble = visible(event.plugin_text);
+        if (!of.told) {
+            of.passes = passes(event.reason);
+            of.refused =
+                event.reason == MOORAGE_WIRE_STRANGER || event.reason == MOORAGE_WIRE_MALFORMED;
+            if (event.plugin_text) of.trouble = visible(event.plugin_text);
+        }
+        of.pause_ns = std::min(2 * of.pause_ns, of.passes ? retry_ns_busy : retry_ns_max);
     }
     if (one->stands != link::stand::ready) return;
     ++figures_.losses;

@@ -5,6 +5,10 @@
 // (docs/protocol.md); until then, and when it breaks a rule, nobody hears of it. What a server
 // refuses or does not answer is tried again after a while that doubles, spread by chance.
 //
+// Places: who greets as a server of the plan has one of server_places, which nobody else takes;
+// guests, who greet as no server, have guest_places. Of those that have connected and not greeted
+// there are greeting_places: the oldest gives way to who comes.
+//
 // One thread drives it. Bounds: who connected and has not taken waiting_bytes_max of its answers is
 // not read any further until it has, so that the wire and in the end the other stop, too; who has
 // not taken waiting_messages_max of them is dropped.
@@ -49,6 +53,7 @@ struct link {
     uint64_t epoch = 0;           // of the plan that it went by when it last said anything
     uint64_t named_epoch = 0;     // that the log said it has not said
     uint64_t since_ns = 0;        // of the stand
+    uint64_t heard_ns = 0;        // its latest message
     uint64_t rows_max = 0;        // of a call that the other takes
     std::string address;
     bool secure = false;                // it has proved who it is ...
@@ -83,6 +88,13 @@ public:
     static constexpr uint64_t greeting_ns = 2'000'000'000;
     static constexpr uint64_t waiting_bytes_max = 16 << 20;
     static constexpr uint64_t retry_ns_min = 50'000'000, retry_ns_max = 5'000'000'000;
+    // Of who is there and had no place, or lost it.
+    static constexpr uint64_t retry_ns_busy = 400'000'000;
+    static constexpr size_t guest_places = 512, greeting_places = 128, server_places = 8;
+    // That a wire needs for all of them, and for what is dialed.
+    static constexpr size_t connections_max(size_t servers) {
+        return guest_places + greeting_places + (server_places + 2) * servers;
+    }
 
     // All borrowed.
     links(wire &over, const node_plan &plan, const node_identity &own, link_events &events);
@@ -127,6 +139,10 @@ public:
     const link_figures &figures() const { return figures_; }
     // Why the server was not reached the last time; empty: it was, or was not tried.
     const std::string &trouble(uint32_t server) const { return dials_[server].trouble; }
+    // Whether that may be over soon: it is there, and had no place or no time for this one.
+    bool trouble_passes(uint32_t server) const { return dials_[server].passes; }
+    // Whether that is a refusal that stays: another cluster, model or version, or no trust.
+    bool refused(uint32_t server) const { return dials_[server].refused; }
     template <class Body>
     void each(Body &&body) {
         for (auto &[connection, one] : links_) body(*one);
@@ -136,8 +152,10 @@ private:
     struct dialing {  // of a server
         uint64_t connection = 0;
         uint64_t again_ns = 0, pause_ns = retry_ns_min;
-        std::string trouble;  // of the latest attempt that ended
-        bool told = false;    // the attempt under way has said it
+        std::string trouble;   // of the latest attempt that ended
+        bool told = false;     // the attempt under way has said it
+        bool passes = false;   // it may be over soon
+        bool refused = false;  // it stays until somebody changes files or certificates
         bool wanted = false;
     };
     struct lent_message {
@@ -146,6 +164,9 @@ private:
     };
     void dial_due(uint64_t now_ns);
     void check_greetings(uint64_t now_ns);
+    void note_trouble(const link &dialed, refusal_reason why, const std::string &text);
+    void drop_ungreeted(link &one, refusal_reason why);
+    bool has_place(const greeting &theirs, uint32_t server, std::string &text) const;
     uint64_t due_ns() const;
     void handle(const moorage_wire_event &event);
     void connected(const moorage_wire_event &event);
@@ -168,6 +189,7 @@ private:
     link_events &events_;
     std::map<uint64_t, std::unique_ptr<link>> links_;  // by connection
     std::vector<dialing> dials_;                       // [2, servers] for calls, for bulk
+    std::deque<uint64_t> greetings_;  // connections that were greeting, in the order of since_ns
     std::unordered_map<uint64_t, lent_message> lent_;  // by user
     std::vector<message_bytes> memory_;
     uint64_t next_user_ = 1;

@@ -2,6 +2,7 @@
 #include "core/node/load_run.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "core/base/text.h"
@@ -13,6 +14,7 @@ namespace moorage::core {
 namespace {
 
 constexpr uint64_t load_look_ns = 20'000'000;
+constexpr uint64_t load_ping_ns = 1'000'000'000;
 
 // The plan, of which only these servers are connected to.
 node_plan only(const node_plan &of, const std::vector<load_request> &requests) {
@@ -46,6 +48,7 @@ public:
                 wait_ns = std::min(
                     wait_ns, requests_[next].at_ns - std::min(requests_[next].at_ns, now_ns()));
             links_.turn(wait_ns);
+            ping();
             end_late();
         }
         for (const auto &[id, request] : open_) outcomes_[request].text = "the load was stopped";
@@ -62,7 +65,8 @@ private:
         const uint64_t end_ns = steady_ns() + options_.connect_ns;
         const auto all = [&] {
             return std::ranges::all_of(requests_, [&](const load_request &one) {
-                return links_.to(one.home) || !links_.trouble(one.home).empty();
+                return links_.to(one.home) ||
+                       (!links_.trouble(one.home).empty() && !links_.trouble_passes(one.home));
             });
         };
         while (!all() && steady_ns() < end_ns && !(options_.stop && options_.stop()))
@@ -107,16 +111,53 @@ private:
         const uint64_t now = now_ns();
         if (now - looked_ns_ < load_look_ns) return;
         looked_ns_ = now;
-        std::vector<size_t> late;
-        for (const auto &[id, request] : open_)
-            if (now - heard_ns_[id] > options_.patience_ns) late.push_back(request);
-        std::ranges::sort(late);
-        for (const size_t request : late) {
-            if (link *const to = links_.to(requests_[request].home))
-                links_.send(*to, links_.take_memory(), message_kind::cancel, request + 1);
-            end(request, load_end::late,
-                format("nothing came for {} s", options_.patience_ns / 1'000'000'000));
+        std::map<size_t, std::string> late;  // why
+        for (const auto &[id, request] : open_) {
+            const link *const home = links_.to(requests_[request].home);
+            if (now - heard_ns_[id] > options_.patience_ns)
+                late[request] =
+                    format("nothing came for {} s", options_.patience_ns / 1'000'000'000);
+            else if (home && is_silent(*home))
+                late[request] =
+                    format("its home has not answered a ping for {} s; it is stopped or hung",
+                           options_.silence_ns / 1'000'000'000);
         }
+        for (const auto &[request, why] : late) {
+            cancel(request);
+            end(request, load_end::late, why + how_far(request));
+        }
+    }
+
+    // Whoever computes answers pings between its operations, whatever it is computing; a request
+    // that waits for its turn is told from a home that is stopped.
+    void ping() {
+        const uint64_t now = steady_ns();
+        if (open_.empty() || now - pinged_ns_ < load_ping_ns) return;
+        pinged_ns_ = now;
+        links_.each([&](link &home) {
+            if (home.stands != link::stand::ready || !home.waiting.empty()) return;
+            uint64_t &asked_ns = asked_ns_[home.connection];
+            if (asked_ns > home.heard_ns) return;  // one ping on its way is enough
+            asked_ns = now;
+            message_bytes written = links_.take_memory();
+            write(written, ping_view{now});
+            links_.send(home, std::move(written), message_kind::ping, 0);
+        });
+    }
+    bool is_silent(const link &home) const {
+        const auto asked = asked_ns_.find(home.connection);
+        return asked != asked_ns_.end() && asked->second > home.heard_ns &&
+               steady_ns() - asked->second > options_.silence_ns;
+    }
+    std::string how_far(size_t request) const {
+        const size_t written = outcomes_[request].written.size();
+        if (written == 0) return "";
+        return format("; {} of {} tokens had come", written, requests_[request].of.new_tokens);
+    }
+
+    void cancel(size_t request) {
+        if (link *const home = links_.to(requests_[request].home))
+            links_.send(*home, links_.take_memory(), message_kind::cancel, request + 1);
     }
 
     void ready(link &) override {}
@@ -155,7 +196,9 @@ private:
         out.queued_us = news.queued_us;
         out.number = of.header.request;
         if (options_.on_tokens && !news.ids.empty()) options_.on_tokens(request, news.ids);
-        if (news.last) end(request, load_end::answered, "");
+        const bool cut = !news.last && options_.has_enough && options_.has_enough(request);
+        if (news.last || cut) end(request, load_end::answered, "");
+        if (cut) cancel(request);
     }
     void gone(link &which) override {
         std::vector<size_t> lost;
@@ -173,7 +216,8 @@ private:
     std::vector<load_outcome> outcomes_;
     std::unordered_map<uint64_t, size_t> open_;        // by id
     std::unordered_map<uint64_t, uint64_t> heard_ns_;  // of those
-    uint64_t begin_ns_ = 0, looked_ns_ = 0;
+    std::unordered_map<uint64_t, uint64_t> asked_ns_;  // by connection: of the latest ping
+    uint64_t begin_ns_ = 0, looked_ns_ = 0, pinged_ns_ = 0;
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ enum class load_end : uint8_t {
     refused,  // the home says why
     lost,     // the connection ended under way
     away,     // the home was not connected when it was due
-    late,     // nothing came for load_options::patience_ns
+    late,     // nothing came for load_options::patience_ns, or the home is silent
     stopped   // the load was ended before
 };
 const char *name_of(load_end how);
@@ -46,11 +46,17 @@ struct load_outcome {
 };
 
 struct load_options {
-    uint64_t connect_ns = 5'000'000'000;  // that homes are waited for before the load begins
-    uint64_t patience_ns = 60'000'000'000;
+    // That homes are waited for before the load begins. One that is there and has no place for
+    // another connection is tried again until then; one that is not there is not waited for.
+    uint64_t connect_ns = 5'000'000'000;
+    uint64_t patience_ns = 60'000'000'000;  // for the next token of a request
+    // A home that answers nothing for so long, not even a ping, is stopped or hung.
+    uint64_t silence_ns = 20'000'000'000;
     std::function<bool()> stop = {};  // asked now and then
     // Sees what came of a request, as it comes.
     std::function<void(size_t request, std::span<const int32_t> ids)> on_tokens = {};
+    // Asked of a request after on_tokens: nobody wants the rest. It is cancelled, and answered.
+    std::function<bool(size_t request)> has_enough = {};
     // Sees a request that has ended, in order of their ends.
     std::function<void(size_t request, const load_outcome &)> on_end = {};
 };

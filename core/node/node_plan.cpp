@@ -57,13 +57,22 @@ uint64_t fingerprint_of(const model &of, arithmetic numbers) {
 }
 
 uint64_t cluster_fingerprint(std::span<const node_server> servers) {
-    fingerprint made;
-    for (const node_server &one : servers) {
-        made.add(one.name);
-        made.add(uint64_t{one.addresses.size()});
-        for (const std::string &address : one.addresses) made.add(address);
+    fingerprint names, addresses;
+    for (const node_server &server : servers) {
+        names.add(server.name);
+        addresses.add(uint64_t{server.addresses.size()});
+        for (const std::string &address : server.addresses) addresses.add(address);
     }
-    return made.value();
+    // Folded, so that each half depends on all bits.
+    const auto folded = [](uint64_t value) { return (value ^ value >> 32) & UINT32_MAX; };
+    return folded(names.value()) << 32 | folded(addresses.value());
+}
+
+std::string differing_key(uint64_t one_cluster, uint64_t other_cluster) {
+    const bool names = one_cluster >> 32 != other_cluster >> 32;
+    const bool addresses = (one_cluster & UINT32_MAX) != (other_cluster & UINT32_MAX);
+    if (names && addresses) return "[[cluster.servers]] name and address";
+    return names ? "[[cluster.servers]] name" : "[[cluster.servers]] address";
 }
 
 uint64_t plan_fingerprint(const node_plan &of) {

@@ -158,11 +158,12 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
     const link *const to = all.to(server);
     one.stands = server == of.own().server        ? "self"
                  : of.dead(server)                ? "dead"
-                 : to == nullptr                  ? "away"
+                 : to == nullptr                  ? (of.refused(server) ? "refused" : "away")
                  : calls && calls->paused(server) ? "paused"
                                                   : "ready";
     if (of.heartbeats()) one.beat_us = of.heartbeats()->round_trip_ns(server) / 1000;
     if (!to) one.trouble = all.trouble(server);
+    if (one.stands == "refused") of.refused(server, &one.trouble);
     // Whoever is dead is not called, so heartbeats alone know why it still is.
     if (std::string why = one.stands == "dead" ? of.heartbeats()->trouble(server) : "";
         !why.empty())
@@ -183,6 +184,7 @@ json json_of(const registry_view &of, uint64_t now_ns) {
                  {"leads", of.leads},
                  {"members", of.members}};
     if (!of.trouble.empty()) made["trouble"] = of.trouble;
+    if (!of.damaged.empty()) made["damaged"] = of.damaged;
     return made;
 }
 
@@ -249,6 +251,8 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     made.layers = plan.sizes.layers;
     made.experts = plan.sizes.experts;
     made.draining = of.connections().draining();
+    made.refused = of.refused_by_all();
+    tell_refused(made.refused);
     made.home = calls != nullptr;
     made.waiting = of.serving().waiting();
     made.connections = of.connections().figures();
@@ -278,6 +282,14 @@ void node_status::look_at_tasks(uint64_t now_ns) {
                                seconds(now_ns - turned_ns)));
         one.told = stuck;
     }
+}
+
+// Once; and when it is over.
+void node_status::tell_refused(const std::string &why) {
+    if (told_refused_ == !why.empty()) return;
+    told_refused_ = !why.empty();
+    log_warning(told_refused_ ? format("node: every other node refuses this one; {}", why)
+                              : std::string("node: others take this one in again"));
 }
 
 node_snapshot node_status::latest() const {
@@ -400,21 +412,22 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
     return made;
 }
 
-namespace {
-
 http_answer health(const node_snapshot &of, uint64_t now_ns) {
     json stuck = json::array();
     if (now_ns - of.taken_ns > stuck_ns) stuck.push_back("loop");
     for (const node_snapshot::task &one : of.tasks)
         if (one.turned_ns + task_stuck_ns < now_ns) stuck.push_back(one.name);
-    const bool well = stuck.empty() && !of.draining;
-    const char *const word = !stuck.empty() ? "stuck" : of.draining ? "draining" : "serving";
+    const bool well = stuck.empty() && !of.draining && of.refused.empty();
+    const char *const word = !stuck.empty()        ? "stuck"
+                             : of.draining         ? "draining"
+                             : !of.refused.empty() ? "refused"
+                                                   : "serving";
     json said = {{"state", word}, {"loop_age_s", seconds(now_ns - of.taken_ns)}};
     if (!stuck.empty()) said["stuck"] = std::move(stuck);
-    return {well ? 200 : 503, "application/json", said.dump() + "\n"};
+    if (!of.refused.empty()) said["refused"] = of.refused;
+    return {well ? 200 : 503, "application/json",
+            said.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"};
 }
-
-}  // namespace
 
 http_answer node_status::answer(std::string_view path) const {
     node_snapshot now = latest();

@@ -20,8 +20,9 @@
 namespace moorage::core {
 
 struct peer_status {
-    std::string name, address, stands;  // stands: "self", "ready", "paused", "dead", "away"
-    std::string trouble;                // why it is away
+    // stands: "self", "ready", "paused", "dead", "refused", "away"
+    std::string name, address, stands;
+    std::string trouble;  // why it is away
     uint64_t calls = 0, expected_us = 0, deadline_us = 0;
     std::array<uint64_t, call_buckets> histogram{};  // of the times of its calls
     uint64_t called_us = 0;                          // their sum
@@ -41,6 +42,7 @@ struct node_snapshot {
     uint64_t calls_delayed_ns = 0;  // that experts on their way have cost calls and is not paid yet
     uint32_t held = 0, pages = 0, layers = 0, experts = 0;
     bool draining = false, home = false;
+    std::string refused;  // what others say who all refuse this node; empty: they do not
     uint64_t waiting = 0, under_way = 0;
     std::vector<open_call> open;
     struct task {  // a thread beside the loop
@@ -87,6 +89,7 @@ private:
         bool told = false;  // that it stands still
     };
     void look_at_tasks(uint64_t now_ns);
+    void tell_refused(const std::string &why);
 
     const uint64_t since_ns_;
     mutable std::mutex guard_;
@@ -96,8 +99,11 @@ private:
     std::vector<task> tasks_;
     uint32_t threads_ = 0;
     uint64_t noted_ns_ = 0;
+    bool told_refused_ = false;
 };
 
+// /health: 200 while it serves.
+http_answer health(const node_snapshot &of, uint64_t now_ns);
 // Prometheus' text format; `now_ns` of the steady clock.
 std::string to_metrics(const node_snapshot &of, uint64_t now_ns);
 json to_json(const node_snapshot &of, uint64_t now_ns);

@@ -176,11 +176,39 @@ void peer_node::say() {
     board_->say(std::move(own));
 }
 
+bool peer_node::refused(uint32_t server, std::string *why) const {
+    if (links_.refused(server)) {
+        if (why) *why = links_.trouble(server);
+        return true;
+    }
+    if (!heartbeats_ || !heartbeats_->refused(server)) return false;
+    if (why) *why = heartbeats_->trouble(server);
+    return true;
+}
+
+std::string peer_node::refused_by_all() const {
+    std::string first;
+    for (uint32_t server = 0; server < plan_.servers.size(); ++server) {
+        const node_server &other = plan_.servers[server];
+        if (server == own_.server || other.addresses.empty() || plan_.held_by(server) == 0)
+            continue;
+        std::string why;
+        if (!refused(server, &why)) return "";
+        if (first.empty()) first = format("{} says: {}", other.name, why);
+    }
+    return first;
+}
+
+uint64_t peer_node::drain_end_ns() {
+    if (drain_end_ns_ != 0) return drain_end_ns_;
+    links_.drain();
+    return drain_end_ns_ = steady_ns() + drain_ns;
+}
+
 void peer_node::serve(const std::function<bool()> &over) {
     constexpr uint64_t look_ns = 100'000'000;
     while (!over()) turn(look_ns);
-    links_.drain();
-    const uint64_t end_ns = steady_ns() + drain_ns;
+    const uint64_t end_ns = drain_end_ns();
     while ((holder_.pending() || !links_.idle()) && steady_ns() < end_ns) turn(look_ns / 10);
     links_.each([&](link &one) {
         if (one.stands == link::stand::ready) links_.close(one);

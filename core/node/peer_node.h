@@ -70,11 +70,18 @@ public:
         return heartbeats_ && heartbeats_->of(server) == pulse::dead;
     }
     const watch *heartbeats() const { return heartbeats_; }
+    // Whether the server refuses this node, to calls or to heartbeats, and what it says.
+    bool refused(uint32_t server, std::string *why = nullptr) const;
+    // What the first says where all who hold experts and can be called refuse this node, as its
+    // files or its certificate are not theirs; empty: it is not so.
+    std::string refused_by_all() const;
     // Takes in what has come, at most so long after, and computes what others wait for.
     void turn(uint64_t wait_ns);
-    // Until `over` says so: serves. Then drains: what waits is answered, for drain_ns at most.
+    // Until `over` says so: serves. Then drains: what waits is answered, until drain_end_ns().
     void serve(const std::function<bool()> &over);
-    static constexpr uint64_t drain_ns = 5'000'000'000;
+    static constexpr uint64_t drain_ns = 4'000'000'000;
+    // No more calls and requests are taken from the first call on; those under way have until then.
+    uint64_t drain_end_ns();
 
     links &connections() { return links_; }
     const links &connections() const { return links_; }
@@ -134,6 +141,7 @@ private:
     };
     std::vector<page_leaving> leaving_;
     const uint64_t behind_ns_;
+    uint64_t drain_end_ns_ = 0;           // 0: it does not drain
     uint64_t version_ = 0, said_ns_ = 0;  // of the board that was seen
     member_record measured_;              // now and then, as others are told of each change
     uint64_t measured_ns_ = 0;

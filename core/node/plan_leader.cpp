@@ -270,8 +270,12 @@ void plan_leader::write(const registry_state &state) {
     // The first plan of all is written as it is.
     if (state.epoch == 0) next->epoch = std::max<uint64_t>(all_->plan().epoch, 1);
     uint64_t latest = next->epoch;
+    // Above all that members go by; what nobody can have come to by itself is not believed.
+    const uint64_t believed =
+        std::min(next->epoch + cluster_registry::epoch_step_max, cluster_registry::epoch_max - 1);
     for (const auto &[server, said] : known_.members)
-        if (said.epoch > 1 && said.epoch >= latest) latest = said.epoch + 1;
+        if (said.epoch > 1 && said.epoch >= latest && said.epoch <= believed)
+            latest = said.epoch + 1;
     next->epoch = latest;
     proposed_ = next->epoch;
     proposed_ns_ = steady_ns();

@@ -84,6 +84,19 @@ std::string to_text(const plan_record &plan, const node_plan &of) {
                       {"coming", coming}});
 }
 
+bool is_of_another(std::string_view text, const node_plan &of) {
+    const auto read = read_object(text, plan_format, "a plan");
+    if (!read) return false;
+    const auto is_fingerprint = [](const std::string &value) {
+        return value.size() == 16 && std::ranges::all_of(value, [](char digit) {
+                   return (digit >= '0' && digit <= '9') || (digit >= 'a' && digit <= 'f');
+               });
+    };
+    const std::string cluster = text_at(*read, "cluster"), model = text_at(*read, "model");
+    return is_fingerprint(cluster) && is_fingerprint(model) &&
+           (cluster != hexadecimal(of.cluster) || model != hexadecimal(of.model));
+}
+
 result<plan_record> read_plan_record(uint64_t epoch, std::string_view text, const node_plan &of) {
     const auto read = read_object(text, plan_format, "the registry's plan");
     if (!read) return read.failure();

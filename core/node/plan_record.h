@@ -36,6 +36,8 @@ std::string to_text(const plan_record &plan, const node_plan &of);
 // Refused where it is of another cluster or model, names what is not there, leaves an expert
 // without a holder.
 result<plan_record> read_plan_record(uint64_t epoch, std::string_view text, const node_plan &of);
+// Whether it is a plan, and says that it is of another cluster or model.
+bool is_of_another(std::string_view text, const node_plan &of);
 
 // What a member says of itself.
 struct member_record {

@@ -54,6 +54,13 @@ std::optional<std::string> leader_desk::take_answer() {
 registrar::registrar(parts of) : of_(std::move(of)), begun_ns_(steady_ns()) {
     view_.where = of_.at->where();
     view_.heard_ns = begun_ns_;
+    of_.at->judge_plans([this](uint64_t epoch, const std::string &text) -> plan_opinion {
+        const auto plan = read_plan_record(epoch, text, of_.plan);
+        if (plan) return {};
+        return {is_of_another(text, of_.plan) ? plan_opinion::worth::of_another
+                                              : plan_opinion::worth::nonsense,
+                plan.failure().text};
+    });
 }
 
 registrar::~registrar() {
@@ -88,6 +95,7 @@ void registrar::turn() {
     const auto turned = of_.at->turn(wait_ns);
     if (!turned) {
         note_trouble(turned.failure().text);
+        take_plan();  // what can be read counts, even where nothing can be written
         asked_ = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(failed_pause_ms));
         return;
@@ -171,6 +179,7 @@ void registrar::note_trouble(const std::string &text) {
     view_.heard_ns = steady_ns();
     view_.leader = state.leader;
     view_.leads = of_.at->leads();
+    view_.damaged = state.damaged;
     view_.epoch = state.epoch;
     view_.members.clear();
     for (const auto &[name, said] : state.members) view_.members.push_back(name);

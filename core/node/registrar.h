@@ -24,6 +24,7 @@ namespace moorage::core {
 // How the registry looks from here, for /status.
 struct registry_view {
     std::string where, leader, trouble;  // trouble: why it is not to be had; empty: it is
+    std::string damaged;  // why the plan that is there does not count; empty: it does
     bool leads = false;
     uint64_t epoch = 0;     // of the plan that is there
     uint64_t heard_ns = 0;  // when it was last to be had, of the steady clock

@@ -84,6 +84,7 @@ bool request_desk::next(model_request &out) {
         one.of = {};
         one.handed = handed_++;
         under_way_.push_back(std::move(one));
+        show();
         return true;
     }
     return false;
@@ -135,9 +136,10 @@ void request_desk::send() {
                         (steady_ns() - one.arrived_ns) / 1'000'000));
         return true;
     });
+    show();
 }
 
-void request_desk::fail(const std::string &text) {
+void request_desk::fail(const std::string &text, refusal_reason why) {
     handed_ = 0;
     for (request &one : under_way_) {
         ++figures_.failed;
@@ -145,10 +147,23 @@ void request_desk::fail(const std::string &text) {
         link *const to = one.unwanted ? nullptr : links_.find(one.connection);
         if (!to) continue;
         message_bytes written = links_.take_memory();
-        write(written, refusal_view{.why = refusal_reason::lacks, .text = text});
+        write(written, refusal_view{.why = why, .text = text});
         links_.send(*to, std::move(written), message_kind::failed, one.id, one.number);
     }
     under_way_.clear();
+    show();
+}
+
+void request_desk::end() {
+    const std::string why = "the home ends, and had no time for it";
+    fail(why, refusal_reason::draining);
+    for (const request &one : waiting_) {
+        if (one.unwanted) continue;
+        if (link *const asker = links_.find(one.connection))
+            refuse(*asker, one.id, refusal_reason::draining, why);
+    }
+    waiting_.clear();
+    waiting_tokens_ = 0;
 }
 
 void request_desk::log(const request &one, span_end end) {

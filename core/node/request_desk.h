@@ -11,6 +11,7 @@
 // wait, beyond which whoever asks is told that the home is busy.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -60,9 +61,13 @@ public:
     // What was written since goes out.
     void send();
     // All that are under way end with this text; the source counts from 0 again.
-    void fail(const std::string &text);
+    void fail(const std::string &text, refusal_reason why = refusal_reason::lacks);
+    // The home ends before they do: those that wait are told so, too.
+    void end();
 
     bool idle() const { return waiting_.empty() && under_way_.empty(); }
+    // Says there which one is under way, for whoever has to say at what the process died. Borrowed.
+    void show_oldest(std::atomic<uint64_t> *place) { shown_ = place; }
     // Of those under way; 0: none is.
     uint64_t oldest() const { return under_way_.empty() ? 0 : under_way_.front().number; }
     desk_figures figures() const;
@@ -85,7 +90,11 @@ private:
 
     links &links_;
     const desk_limits limits_;
+    void show() {
+        if (shown_) shown_->store(oldest(), std::memory_order_relaxed);
+    }
     span_log *spans_ = nullptr;
+    std::atomic<uint64_t> *shown_ = nullptr;
     std::deque<request> waiting_;
     std::deque<request> under_way_;  // rising by number
     uint64_t taken_ = 0, handed_ = 0;

@@ -20,7 +20,8 @@ watch::watch(std::unique_ptr<wire> over, const node_plan &plan, const node_ident
       trips_ns_(plan.servers.size()),
       heard_ns_(plan.servers.size(), 0),
       clocks_(plan.servers.size()),
-      troubles_(plan.servers.size()) {}
+      troubles_(plan.servers.size()),
+      refused_(plan.servers.size(), 0) {}
 
 watch::~watch() {
     over_ = true;
@@ -51,6 +52,7 @@ void watch::beat(uint64_t now_ns) {
         {
             const std::lock_guard lock(told_guard_);
             troubles_[server] = to ? "" : links_.trouble(server);
+            refused_[server] = !to && links_.refused(server);
         }
         if (!to || !to->waiting.empty()) continue;  // one beat on its way is enough
         message_bytes written = links_.take_memory();

@@ -52,6 +52,12 @@ public:
         return troubles_[server];
     }
 
+    // Whether it refuses this node for good (links::refused).
+    bool refused(uint32_t server) const {
+        const std::lock_guard lock(told_guard_);
+        return refused_[server] != 0;
+    }
+
     // How far its clock is ahead of this one's; error_ns 0: it is not known.
     clock_sample clock_of(uint32_t server) const {
         const std::lock_guard lock(told_guard_);
@@ -78,6 +84,7 @@ private:
     mutable std::mutex told_guard_;                // of what other threads ask for
     std::vector<clock_offset> clocks_;             // [servers]
     std::vector<std::string> troubles_;            // [servers]
+    std::vector<uint8_t> refused_;                 // [servers]
     uint64_t next_beat_ns_ = 0;
     std::atomic<bool> over_ = false;
     std::atomic<uint64_t> turned_ns_ = steady_ns();

@@ -5,7 +5,9 @@
 
 #include "core/base/text.h"
 #include "core/config/stage_policy.h"
+#include "core/host/call.h"
 #include "core/host/instance.h"
+#include "core/node/links.h"
 
 namespace moorage::core {
 
@@ -15,7 +17,7 @@ moorage_wire_limits limits_of(const node_plan &of) {
     const uint64_t longest = message_bytes_of(of.sizes, of.top_k);
     moorage_wire_limits limits{};
     limits.size = sizeof(limits);
-    limits.connections_max = static_cast<uint32_t>(std::max<size_t>(4 * of.servers.size(), 64));
+    limits.connections_max = static_cast<uint32_t>(links::connections_max(of.servers.size()));
     limits.handshakes_max = 32;
     limits.handshakes_per_s = 200;
     limits.queue_messages_max = 256;
@@ -73,7 +75,10 @@ public:
         return call(entry_point::wire_send, table_.send, connection, parts.data(),
                     static_cast<uint32_t>(parts.size()), user);
     }
+    // A poll that waits is no call that hangs: it returns well before call_limit_ms.
     uint32_t poll(std::span<moorage_wire_event> events, uint64_t wait_ns) override {
+        if (const uint64_t limit_ms = noted_ ? board->call_limit_ms.load() : 0; limit_ms != 0)
+            wait_ns = std::min(wait_ns, limit_ms * 1'000'000 / 4);
         const uint32_t count = call(entry_point::wire_poll, table_.poll, events.data(),
                                     static_cast<uint32_t>(events.size()), wait_ns);
         return std::min(count, static_cast<uint32_t>(events.size()));
@@ -107,7 +112,8 @@ result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry
                                         const node_plan &of, wire_calls calls) {
     const auto chosen = find_policy(policies, config.wire, "wire");
     if (!chosen) return chosen.failure();
-    auto made = instance::create(**chosen, config.wire.params, environment{.seed = config.seed});
+    auto made = instance::create(**chosen, config.wire.params,
+                                 environment{.seed = config.seed, .kind = "wire"});
     if (!made) return made.failure();
     moorage_limits none{};
     none.size = sizeof(none);

@@ -1,8 +1,14 @@
-// load_behind.h - loads into the cache that no step waits for (MOORAGE_AND_LOAD).
+// load_behind.h - loads into the cache that no step waits for: those of a dispatch policy
+// (MOORAGE_AND_LOAD), and prefetches into slots (MOORAGE_PLACE_SLOT).
 //
-// An absent expert that is computed elsewhere may be brought for later steps, behind all demand. It
-// owns its slot of the cache from the beginning, with its segments in flight; it can be evicted
-// before it has arrived, and a step that wants it meanwhile takes the transfer over.
+// An absent expert may be brought for later steps, behind all demand. It owns its slot of the cache
+// from the beginning, with its segments in flight; it can be evicted before it has arrived, and a
+// step that wants it meanwhile takes the transfer over.
+//
+// Every byte of a prefetch counts as used or wasted once its fate is known, as the buffer's do:
+// used when a step asks for the expert that has arrived, or takes over what is under way; wasted
+// when the expert loses its slot before, or the run ends. What ends under way is cut off, too. An
+// expert under way that a step computes elsewhere still comes: its fate is open.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +17,7 @@
 
 #include "core/cache/caches.h"
 #include "core/execute/cost_model.h"
+#include "core/source/step_counts.h"
 #include "core/store/memories.h"
 #include "core/transport/transport_stage.h"
 
@@ -22,7 +29,7 @@ public:
 
     // All borrowed.
     load_behind(const memories &truth, caches &cache, transport_stage &transport,
-                const cost_model &costs);
+                const cost_model &costs, byte_counts &bytes);
 
     bool under_way(uint32_t page) const { return transfers_[page] != MOORAGE_NONE; }
     // Of what is under way.
@@ -31,8 +38,13 @@ public:
     }
     uint64_t left_bytes() const;
     // Starts loads of pages of one layer that are neither cached nor under way, as far as there is
-    // room for them; those that start are marked in `started`. False: the run has to end. [step]
-    bool start(std::span<const uint32_t> pages, std::vector<uint8_t> &started);
+    // room for them; those that start are marked in `started`. False: the run has to end.
+    // Requires: `purpose` is owner::behind or owner::slot_prefetch. [step]
+    bool start(owner purpose, std::span<const uint32_t> pages, std::vector<uint8_t> &started);
+    // Some prefetched expert has arrived, and no step has asked for it.
+    bool has_unasked() const { return unasked_count_ != 0; }
+    // A step asks for the page. [step]
+    void asked(uint32_t page);
     // A step wants the page: its transfer becomes demand and the caller's. MOORAGE_NONE: none.
     uint32_t take(uint32_t page);
     // A transfer of these ended.
@@ -44,18 +56,26 @@ public:
     }
     // Ends all loads; their pages keep their places and are to be evicted. [control]
     void cancel();
+    // The run is over: what nobody has asked for until now was wasted. [control]
+    void drop_unasked();
 
     uint64_t loads() const { return loads_; }  // arrived, or taken over by a step
 
 private:
     void forget(uint32_t page);
+    void end_early(uint32_t page);
+    void count_used(uint64_t sent_bytes);
+    void count_wasted(uint64_t sent_bytes);
 
     const memories &truth_;
     caches &cache_;
     transport_stage &transport_;
     const cost_model &costs_;
-    std::vector<uint32_t> transfers_;  // [pages]
-    std::vector<uint32_t> active_;     // pages
+    byte_counts &bytes_;
+    std::vector<uint32_t> transfers_;      // [pages]
+    std::vector<uint64_t> unasked_bytes_;  // [pages] prefetched, arrived, not asked for
+    uint32_t unasked_count_ = 0;           // pages with such bytes
+    std::vector<uint32_t> active_;         // pages
     std::vector<placement_in_cache> placed_;
     uint64_t loads_ = 0;
 };

@@ -32,7 +32,7 @@ pipeline::pipeline(const parts &of)
       host_(of.host ? std::make_unique<host_store>(*of.policies.host_cache, *of.host, faults_,
                                                    transport_, costs_)
                     : nullptr),
-      behind_(truth_, cache_, transport_, costs_),
+      behind_(truth_, cache_, transport_, costs_, account_.bytes),
       prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_,
                 of.buffer_slots),
       dispatch_(*of.policies.dispatch, faults_, {costs_, of.more_costs}, truth_, of.others,
@@ -171,6 +171,7 @@ void pipeline::land(uint32_t transfer) {
         case owner::demand:    // the items of the step have it, and release it
         case owner::prefetch:  // so do the entries of the buffer
             return;
+        case owner::slot_prefetch:
         case owner::behind:
             return behind_.arrived(transfer);
         case owner::fill:
@@ -224,6 +225,7 @@ void pipeline::end_pass() {
 void pipeline::finish(run_report &report) {
     prefetch_.drain(account_.bytes);
     behind_.cancel();
+    behind_.drop_unasked();
     assert(truth_.add_up() && "what is there has a slot, and what has one is there or coming");
     charge_to(source_.layers());  // and with it what was charged before
     if (host_)

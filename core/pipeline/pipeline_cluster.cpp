@@ -12,6 +12,7 @@ bool pipeline::serve(expert_work work) {
                                           costs_.expert_bytes(1));
         if (work.transfer == MOORAGE_NONE) return false;
     }
+    behind_.asked(work.page);
     executor_.expert_on_gpu(work);
     return true;
 }
@@ -25,6 +26,7 @@ void pipeline::keep(uint32_t page) {
 bool pipeline::forget(uint32_t page) {
     if (truth_.of(page).state(page) != MOORAGE_WHOLE)
         return false;  // pinned, or something of it is coming
+    behind_.release(page);
     cache_.take(page);
     return true;
 }

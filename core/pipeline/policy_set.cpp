@@ -95,7 +95,9 @@ status policy_set::make_stage(const request &of, std::string_view kind, const en
         if (const auto same = find_policy(of.known, also, other); same && *same == &chosen)
             given.insert(given.end(), also.params.begin(), also.params.end());
     }
-    return make_instance(of, chosen, given, where, out);
+    environment its = where;
+    its.kind = kind;
+    return make_instance(of, chosen, given, its, out);
 }
 
 // A cache and a budget policy for each of several devices, which see that one alone.
@@ -125,6 +127,7 @@ status policy_set::make_host(const request &of) {
     if (!found) return found.failure();
     environment where = of.where;
     where.residency = of.host;
+    where.kind = "cache";
     return make_instance(of, **found, stage.params, where, stages_.host_cache);
 }
 
@@ -165,6 +168,29 @@ bool policy_set::hidden() const {
     });
 }
 
+// Where an instance stands: the first of its stages, or which memory it is for.
+std::string policy_set::stage_of(size_t index) const {
+    const instance *const which = instances_[index].get();
+    if (which == stages_.host_cache) return "host memory";
+    if (devices_[index] != MOORAGE_NONE && devices_[index] != 0)
+        return format("device {}", devices_[index]);
+    for (const auto &[kind, of_stage] : each())
+        if (of_stage == which) return std::string(kind);
+    return "a further stage";
+}
+
+// By its name; where others have that too, and for further devices, with the stage.
+std::string policy_set::label_of(size_t index) const {
+    const std::string_view name = instances_[index]->name();
+    const bool further = devices_[index] != MOORAGE_NONE && devices_[index] != 0;
+    bool alone = true;
+    for (size_t other = 0; other < instances_.size(); ++other) {
+        const bool is_further = devices_[other] != MOORAGE_NONE && devices_[other] != 0;
+        alone &= other == index || is_further || instances_[other]->name() != name;
+    }
+    return alone && !further ? std::string(name) : format("{} of {}", name, stage_of(index));
+}
+
 status policy_set::state_facts(std::map<std::string, std::vector<fact>> &out,
                                fault_log *faults) const {
     for (size_t i = 0; i < instances_.size(); ++i) {
@@ -173,9 +199,7 @@ status policy_set::state_facts(std::map<std::string, std::vector<fact>> &out,
         if (!stated && !(faults && faults->report(name, stated.failure().text, false)))
             return stated.failure();
         if (!stated || stated->empty()) continue;
-        const bool further = devices_[i] != MOORAGE_NONE && devices_[i] != 0;
-        std::vector<fact> &all =
-            out[further ? format("{} of device {}", name, devices_[i]) : std::string(name)];
+        std::vector<fact> &all = out[label_of(i)];
         all.insert(all.end(), stated->begin(), stated->end());
     }
     return success();

@@ -74,7 +74,8 @@ public:
     }
     // Stage by stage: `plugin` and its resolved parameters.
     void describe(json &config) const;
-    // What the policies state of themselves, by their names. Those of further devices say which.
+    // What the policies state of themselves, by their names. Those of further devices say which,
+    // as do several of one name.
     // What cannot be taken is a fault; null: an error.
     status state_facts(std::map<std::string, std::vector<fact>> &out,
                        fault_log *faults = nullptr) const;
@@ -90,6 +91,8 @@ public:
     }
 
 private:
+    std::string stage_of(size_t index) const;
+    std::string label_of(size_t index) const;
     result<const policy *> choose(const request &of, const stage_config &stage,
                                   std::string_view kind);
     status make_instance(const request &of, const policy &chosen, const settings &given,
@@ -102,7 +105,7 @@ private:
 
     uint32_t needs_ = 0;
     uint32_t device_ = MOORAGE_NONE;  // for which instances are being made
-    policy_clock clock_;  // before the instances, whose last calls are timed, too
+    policy_clock clock_;              // before the instances, whose last calls are timed, too
     std::vector<std::unique_ptr<instance>> instances_;
     std::vector<uint32_t> devices_;  // [instances] that each is of; MOORAGE_NONE: of all
     stages stages_{};

@@ -10,7 +10,6 @@
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
-#include "core/config/stage_policy.h"
 #include "core/dispatch/machine_table.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/host/surroundings.h"
@@ -23,6 +22,7 @@
 #include "core/pipeline/policy_set.h"
 #include "core/pipeline/prepare.h"
 #include "core/pipeline/run_hardware.h"
+#include "core/pipeline/text_ends.h"
 #include "core/pipeline/texts.h"
 #include "core/pipeline/timeline_sink.h"
 #include "core/pipeline/versions.h"
@@ -93,6 +93,7 @@ private:
     const model *computed_ = nullptr;       // null: a trace on the emulator
     const model *small_ = nullptr;          // its second version; null: none, or nothing computed
     text_job job_;
+    std::unique_ptr<stop_watch> stops_;
     model_source *texts_ = nullptr;  // source_ of a model
     std::unique_ptr<source> source_;
     run_hardware hardware_;
@@ -190,8 +191,10 @@ status runner::open_model() {
     options.batch = config_.batch;
     options.prefill = config_.prefill;
     options.tokens = config_.tokens;
-    options.how = {config_.temperature, config_.top_p, config_.sample_top_k, config_.seed};
-    if (config_.stop) options.end_ids = computed_->generation().end_ids;
+    options.how = sampling_of(config_);
+    auto stops = end_texts(config_, *computed_, opened_->words.get(), options);
+    if (!stops) return stops.failure();
+    stops_ = std::move(*stops);
     options.predict = options_.watcher != nullptr || config_.prefetch.plugin != "none";
     options.on_token = options_.on_token;
     // Takes time of its own, which only virtual time does not show.
@@ -397,7 +400,7 @@ result<run_report> runner::drive() {
     describe(report);
     if (texts_) {
         report.text = report_of(job_, *texts_, opened_->words.get(),
-                                config_.model.lexically_normal().filename().string());
+                                config_.model.lexically_normal().filename().string(), stops_.get());
         report.requests = texts_->requests().size();
         const status told = check_text(report.text, config_.model);
         if (!told) return told.failure();
@@ -410,9 +413,10 @@ result<run_report> runner::drive() {
 }
 
 void runner::warn_of_predictions() {
-    warn(format("executor {} does not predict from resident experts, which prefetch {} asks for: "
-                "the next layer's gate on this layer's activation stands in for it",
-                config_.executor, policies_.all().prefetch->name()));
+    warn(
+        format("executor {} does not predict from resident experts, which prefetch {} asks for: "
+               "the next layer's gate on this layer's activation stands in for it",
+               config_.executor, policies_.all().prefetch->name()));
     log_warning(warnings_.back());
 }
 
@@ -446,8 +450,9 @@ void runner::log_switched(const guard &of, uint64_t &known) const {
 void runner::prepare_trace() {
     if (const status done = open_trace(); !done) return;
     const bool foreseen = std::ranges::any_of(stage_kinds, [&](const std::string_view kind) {
-        const auto found = find_policy(shared_.policies(), config_.stage(kind), kind);
-        return found && ((*found)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
+        // A library of the user's is opened in the row that names it, which it alone can end.
+        const policy *found = shared_.policies().find_bundled(config_.stage(kind).plugin, kind);
+        return found && (found->descriptor->needs & MOORAGE_NEEDS_FUTURE);
     });
     if (foreseen) shared_.coming(*trace_, config_.tokens);
 }
@@ -525,12 +530,7 @@ void runner::describe_source(json &into) {
                 {"shape", hardware_.costs().shape().name}};
         return;
     }
-    into = {{"model", config_.model.lexically_normal().filename().string()}};
-    if (texts_->scores_texts())
-        into["text"] = config_.text.filename().string();
-    else
-        into["max_tokens"] = config_.max_tokens;
-    if (config_.temperature > 0) into["temperature"] = config_.temperature;
+    describe_texts(config_, texts_->scores_texts(), into);
 }
 
 // What this run does otherwise than the optimum, which loads on demand, token by token; or "".

@@ -24,7 +24,7 @@ void run_account::begin(executor &of) {
 
 void run_account::pass_begins(const pass &of, uint64_t now_ns) {
     for (const pass_token &token : of.tokens)
-        if (token.position == 0)
+        if (token.position == 0 && !token.again)
             emitted_ns_[token.stream] =
                 token.arrived_ns == MOORAGE_NEVER ? now_ns : token.arrived_ns;
 }
@@ -63,7 +63,8 @@ void run_account::report_times(const executor &of, run_report &into) {
 // Counted twice, by who sends and by who asked: each byte has one fate.
 void run_account::report_bytes(const executor &of, const transport_stage &transport,
                                run_report &into) {
-    assert(bytes.prefetched == transport.sent_bytes(owner::prefetch));
+    assert(bytes.prefetched ==
+           transport.sent_bytes(owner::prefetch) + transport.sent_bytes(owner::slot_prefetch));
     assert(bytes.prefetched == bytes.prefetch_used + bytes.prefetch_wasted);
     assert(transport.sent_bytes(owner::fill) == arrangement.first_bytes + arrangement.bytes);
     bytes.behind = transport.sent_bytes(owner::behind);

@@ -114,6 +114,8 @@ static uint32_t part_of(uint8_t segments) { return segments == last_segment ? 1 
 
 void step_work::settle() {
     if (prefetch_.active()) prefetch_.settle(step_, taken_, account_.bytes);
+    if (behind_.has_unasked())
+        for (const step_item &item : items_) behind_.asked(item.page);
     join_transfers();
 }
 
@@ -239,7 +241,7 @@ bool step_work::load_later() {
         to_cache_items_.push_back(i);
     }
     if (to_cache_.empty()) return true;
-    if (!behind_.start(to_cache_, started_)) return false;
+    if (!behind_.start(owner::behind, to_cache_, started_)) return false;
     for (size_t n = 0; n < to_cache_.size(); ++n) items_[to_cache_items_[n]].behind = started_[n];
     return true;
 }
@@ -389,7 +391,7 @@ bool step_work::order_slot(uint32_t page) {
     const bool needs_frame = book.free(book.pool_of_layer(layer)) != 0;
     if (!guard_.on(guard::cache) || book.state(page) != 0) return true;
     if (needs_frame && !book.has_room(page, book.rows().cached_segments(layer), true)) return true;
-    return behind_.start({&page, 1}, started_);
+    return behind_.start(owner::slot_prefetch, {&page, 1}, started_);
 }
 
 // Segments of one expert stay in order because the queue is.
@@ -561,8 +563,7 @@ void step_work::done(const completion &what) {
 }
 
 void step_work::end(layer_report &account) {
-    if (versions_ > 1) [[unlikely]]
-        count_versions(items_, transport_, account);
+    if (versions_ > 1) [[unlikely]] count_versions(items_, transport_, account);
     ledger *const only = truth_.only();
     for (step_item &item : items_) {
         (only ? *only : truth_.of(item.page)).unpin(item.page, item.cached || item.behind);
@@ -592,8 +593,8 @@ void step_work::end(layer_report &account) {
 }
 
 void step_work::leave(uint32_t page) {
-    if (const auto item = std::ranges::find(items_, page, &step_item::page); item != items_.end())
-        item->cached = true;
+    const auto item = std::ranges::find(items_, page, &step_item::page);
+    if (item != items_.end()) item->cached = true;
 }
 
 }  // namespace moorage::core

@@ -8,6 +8,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/model/unicode.h"
+#include "core/pipeline/text_ends.h"
 
 namespace moorage::core {
 
@@ -24,16 +25,9 @@ std::string shown(const json &value) {
 }
 
 result<json> parse(std::string_view text, const std::string &name) {
-    try {
-        return parse_json(text);
-    } catch (const json::exception &about) {
-        // The library's text begins with its own id in brackets.
-        const std::string what = about.what();
-        const size_t from = what.find("] ");
-        return error{format("{}: not valid JSON: {}", name,
-                            from == std::string::npos ? what : what.substr(from + 2)),
-                     true};
-    }
+    result<json> root = read_json(text);
+    if (!root) return error{format("{}: not valid JSON: {}", name, root.failure().text), true};
+    return root;
 }
 
 class job_builder {
@@ -198,8 +192,46 @@ result<text_job> make_job(const run_config &config, const model &of, const token
     return job_builder(config, of, words)();
 }
 
+sampling sampling_of(const run_config &config) {
+    return {.temperature = config.temperature,
+            .top_p = config.top_p,
+            .top_k = config.sample_top_k,
+            .min_p = config.min_p,
+            .seed = config.seed,
+            .repetition = config.repetition_penalty,
+            .presence = config.presence_penalty,
+            .frequency = config.frequency_penalty,
+            .penalty_window = config.penalty_window};
+}
+
+void describe_texts(const run_config &config, bool is_scored, json &source) {
+    source = {{"model", config.model.lexically_normal().filename().string()}};
+    if (is_scored)
+        source["text"] = config.text.filename().string();
+    else
+        source["max_tokens"] = config.max_tokens;
+    const run_config greedy;
+    const auto tell = [&](const char *key, auto value, auto usual) {
+        if (value != usual) source[key] = value;
+    };
+    tell("temperature", config.temperature, greedy.temperature);
+    tell("top_p", config.top_p, greedy.top_p);
+    tell("top_k", config.sample_top_k, greedy.sample_top_k);
+    tell("min_p", config.min_p, greedy.min_p);
+    tell("repetition_penalty", config.repetition_penalty, greedy.repetition_penalty);
+    tell("presence_penalty", config.presence_penalty, greedy.presence_penalty);
+    tell("frequency_penalty", config.frequency_penalty, greedy.frequency_penalty);
+    if (sampling_of(config).penalises())
+        tell("penalty_window", config.penalty_window, greedy.penalty_window);
+    if (const stop_config &stop = config.stop; !stop.texts.empty() || !stop.ids.empty()) {
+        json stops = stop.texts;
+        for (const int32_t id : stop.ids) stops.push_back(id);
+        source["stop"] = std::move(stops);
+    }
+}
+
 text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
-                      const std::string &model_name) {
+                      const std::string &model_name, const stop_watch *stops) {
     text_report report;
     report.model = model_name;
     report.prompts = job.prompts;
@@ -207,6 +239,7 @@ text_report report_of(const text_job &job, const model_source &from, const token
         for (const std::vector<int32_t> &ids : from.written()) {
             report.written += ids.size();
             report.texts.push_back(words ? words->decode(ids, {}) : "");
+            if (stops) report.texts.back() = cut_at_stop(report.texts.back(), stops->stops());
         }
         report.prompts.resize(report.texts.size());  // of requests that come as ids alone
     }

@@ -4,13 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "core/config/run_config.h"
 #include "core/model/model.h"
 #include "core/model/tokenizer.h"
 #include "core/report/report.h"
 #include "core/source/model_source.h"
+#include "core/source/sampler.h"
 
 namespace moorage::core {
+
+class stop_watch;
 
 struct text_job {
     std::vector<model_request> requests;
@@ -26,9 +30,16 @@ struct text_job {
 // the file holds ids.
 result<text_job> make_job(const run_config &config, const model &of, const tokenizer *words);
 
-// What came of it.
+// How a configuration chooses tokens.
+sampling sampling_of(const run_config &config);
+
+// [source] of a report's configuration: the model, what it is asked, and how tokens are chosen
+// where that is not as a greedy run has it.
+void describe_texts(const run_config &config, bool is_scored, json &source);
+
+// What came of it. Texts end before those of `stops`, where it is not null.
 text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
-                      const std::string &model_name);
+                      const std::string &model_name, const stop_watch *stops);
 // An error where the likelihood of a text gives no finite perplexity; `model` is told of.
 status check_text(const text_report &text, const std::filesystem::path &model);
 

@@ -14,8 +14,8 @@ namespace moorage::core {
 
 namespace {
 
-constexpr std::array<const char *, owner_count> causes{"demand", "prefetch", "behind", "fill",
-                                                       "serve"};
+constexpr std::array<const char *, owner_count> causes{"demand", "prefetch", "prefetch",
+                                                       "behind", "fill",     "serve"};
 
 uint64_t before(uint64_t now_ns, uint64_t duration_ns) {
     return now_ns < duration_ns ? 0 : now_ns - duration_ns;

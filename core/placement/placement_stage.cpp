@@ -127,6 +127,7 @@ result<std::unique_ptr<placement_stage>> placement_stage::open(const stage_confi
     if (!found) return found.failure();
     environment where;
     where.seed = seed;
+    where.kind = "placement";
     auto made = instance::create(**found, config.params, where);
     if (!made) return made.failure();
     std::unique_ptr<placement_stage> stage(new placement_stage);

@@ -242,9 +242,9 @@ json to_json(const scene &of, const plan &made) {
 }
 
 result<plan> parse_plan(std::string_view text, const std::string &name, const scene &of) {
-    const json root = json_or_discarded(text);
-    if (root.is_discarded()) return error{format("{}: is no JSON", name)};
-    return plan_reader(of, name).read(root);
+    const result<json> root = read_json(text);
+    if (!root) return error{format("{}: is no JSON: {}", name, root.failure().text)};
+    return plan_reader(of, name).read(*root);
 }
 
 latency_figures predict(const scene &of, const plan &made) {

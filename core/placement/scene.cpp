@@ -37,11 +37,11 @@ status check_memory(const cluster_config &config, const scene &of) {
         for (const uint64_t room : of.cluster.device_bytes) slots += room / bytes;
     }
     for (uint32_t device = 0; device < of.cluster.devices(); ++device)
-        if (of.cluster.device_bytes[device] < smallest)
+        if (const uint64_t room = of.cluster.device_bytes[device]; room != 0 && room < smallest)
             log_warning(
                 format("{}: {} has {} for experts, and the smallest takes {}; it holds none",
                        config.place, of.device_names[device],
-                       human_bytes(static_cast<double>(of.cluster.device_bytes[device])),
+                       human_bytes(static_cast<double>(room)),
                        human_bytes(static_cast<double>(smallest))));
     if (of.cluster.has_cloud()) return success();
     // With experts of one size the devices' room can be counted in whole experts.

@@ -32,12 +32,13 @@ result<uint64_t> gpu_memory(const cluster_config &config, const cluster_server &
     const uint64_t all = gpu.device.memory_bytes;
     if (server.expert_memory_share > 0)
         return static_cast<uint64_t>(server.expert_memory_share * static_cast<double>(all));
-    if (server.expert_memory_bytes > all)
+    const std::optional<uint64_t> wanted = server.expert_memory_bytes;
+    if (wanted && *wanted > all)
         return wrong(
             format("{}: [[cluster.servers]] {}: expert_memory_bytes is {}, and its {} has "
                    "{} in all; choose less",
-                   server.place, server.name, server.expert_memory_bytes, gpu.id, all));
-    if (server.expert_memory_bytes > 0) return server.expert_memory_bytes;
+                   server.place, server.name, *wanted, gpu.id, all));
+    if (wanted) return *wanted;
     const uint64_t taken = gpu.device.reserved_bytes + non_expert_bytes(config, server, of);
     if (taken >= all)
         return wrong(
@@ -64,16 +65,34 @@ double ideal_call_s(const model_shape &shape, double flops) {
     return expert_flops(shape) * shape.experts / flops;
 }
 
-bool is_rate(double bits_per_s) { return bits_per_s > 0 && bits_per_s < infinite; }
-error unreached(const cluster_config &config, const std::string &name, double rate) {
+// Below it a message of some kilobytes takes minutes: whoever has no more is out of range.
+constexpr double radio_bits_per_s_min = 1000;
+bool is_rate(double bits_per_s) {
+    return bits_per_s >= radio_bits_per_s_min && bits_per_s < infinite;
+}
+error unreached(const cluster_config &config, const std::string &names, double rate) {
     return wrong(
-        format("{}: the radio gives {} a rate of {} bit/s; move it nearer, or correct power "
-               "and noise of [cluster.radio]",
-               config.place, name, rate));
+        format("{}: {} out of radio range: {:.4g} bit/s, of which {:g} are needed; move it nearer, "
+               "or correct power and noise of [cluster.radio]",
+               config.place, names, rate, radio_bits_per_s_min));
+}
+
+// Of pairs that no [[cluster.links]] connects.
+status check_radio_links(const cluster_config &config, const cluster_arrays &cluster) {
+    if (!config.radio || config.radio->server_bandwidth_hz == 0) return success();
+    for (size_t from = 0; from < cluster.servers; ++from)
+        for (size_t to = 0; to < cluster.servers; ++to) {
+            const double bits = cluster.link_bytes_per_s[from * cluster.servers + to] * 8;
+            if (from == to || is_rate(bits)) continue;
+            const std::string pair =
+                format("{} and {} are", config.servers[from].name, config.servers[to].name);
+            return unreached(config, pair, bits);
+        }
+    return success();
 }
 
 // Rates between all servers by radio, infinite from a server to itself, else none.
-status add_radio_links(const cluster_config &config, cluster_arrays &out) {
+void add_radio_links(const cluster_config &config, cluster_arrays &out) {
     const size_t count = out.servers;
     for (size_t from = 0; from < count; ++from)
         for (size_t to = 0; to < count; ++to) {
@@ -83,10 +102,8 @@ status add_radio_links(const cluster_config &config, cluster_arrays &out) {
             const double bits = bits_per_s(
                 *config.radio, {config.radio->server_bandwidth_hz, config.radio->server_power_w,
                                 distance_m(*config.servers[from].at, *config.servers[to].at)});
-            if (!is_rate(bits)) return unreached(config, config.servers[from].name, bits);
             rate = bits / 8;
         }
-    return success();
 }
 
 }  // namespace
@@ -120,7 +137,7 @@ status add_devices(const cluster_config &config, const std::filesystem::path &ba
             out.hardware.push_back(hardware);
         }
         if (server.gpus.empty()) {
-            cluster.device_bytes.push_back(server.expert_memory_bytes);
+            cluster.device_bytes.push_back(server.expert_memory_bytes.value_or(0));
             cluster.device_load_bytes_per_s.push_back(
                 server.load_bytes_per_s > 0 ? server.load_bytes_per_s : infinite);
             for (const model_shape &shape : out.shapes) {
@@ -140,7 +157,7 @@ status add_links(const cluster_config &config, scene &out) {
     const size_t count = cluster.servers;
     cluster.link_bytes_per_s.assign(count * count, 0.0);
     cluster.link_s.assign(count * count, 0.0);
-    if (const status added = add_radio_links(config, cluster); !added) return added;
+    add_radio_links(config, cluster);
     for (const cluster_link &link : config.links)
         for (size_t from = 0; from < count; ++from) {
             if (!is_named(config.servers[from].name, link.from)) continue;
@@ -153,6 +170,7 @@ status add_links(const cluster_config &config, scene &out) {
                 }
             }
         }
+    if (const status linked = check_radio_links(config, cluster); !linked) return linked;
     if (!config.cloud) return success();
     const double rate = config.cloud->bits_per_s > 0 ? config.cloud->bits_per_s / 8 : infinite;
     cluster.cloud_up_bytes_per_s.assign(count, rate);
@@ -197,7 +215,8 @@ status add_homes(const cluster_config &config, scene &out) {
             down = here_down;
             nearest = n;
         }
-        if (!is_rate(up) || !is_rate(down)) return unreached(config, user.name, up);
+        if (!is_rate(up) || !is_rate(down))
+            return unreached(config, user.name + " is", std::min(up, down));
         out.home_names.push_back(user.name);
         cluster.home_server.push_back(nearest);
         cluster.home_up_bytes_per_s.push_back(up / 8);

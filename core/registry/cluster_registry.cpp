@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
+#include "core/base/visible.h"
 
 namespace moorage::core {
 
@@ -34,10 +36,48 @@ bool split_epoch(const std::string &whole, uint64_t &epoch, std::string &text) {
     if (line == std::string::npos || line == 0) return false;
     uint64_t read = 0;
     const auto [end, wrong] = std::from_chars(whole.data(), whole.data() + line, read);
-    if (wrong != std::errc() || end != whole.data() + line || read == 0) return false;
+    if (wrong != std::errc() || end != whole.data() + line) return false;
+    if (read == 0 || read > cluster_registry::epoch_max) return false;
     epoch = read;
     text = whole.substr(line + 1);
     return text.size() <= cluster_registry::text_bytes_max;
+}
+
+cluster_registry::plan_seen cluster_registry::judged(const std::string &place,
+                                                     const std::string &whole, bool is_member) {
+    plan_seen seen;
+    const auto damaged = [&](const std::string &why) {
+        seen.epoch = 0;
+        seen.text.clear();
+        seen.damaged = format("registry: {} is damaged: {}", place, why);
+        return seen;
+    };
+    if (!split_epoch(whole, seen.epoch, seen.text))
+        return damaged(
+            format("{} in place of an epoch of 1 to {}, a line's end and at most {} "
+                   "bytes",
+                   visible(shown(whole.substr(0, whole.find('\n')))), epoch_max, text_bytes_max));
+    if (judge_ && judged_text_ != whole) {
+        opinion_ = judge_(seen.epoch, seen.text);
+        judged_text_ = whole;
+    }
+    if (judge_ && opinion_.is != plan_opinion::worth::good) {
+        seen.of_another = opinion_.is == plan_opinion::worth::of_another;
+        return damaged(opinion_.why);
+    }
+    const bool known = state_.epoch != 0;
+    if (known && seen.epoch > state_.epoch + epoch_step_max)
+        return damaged(
+            format("epoch {} is far beyond {}, which is in force; at most {} more is "
+                   "believed",
+                   seen.epoch, state_.epoch, epoch_step_max));
+    if (known && is_member && seen.epoch < state_.epoch)
+        return damaged(
+            format("epoch {} is older than {}, which is in force", seen.epoch, state_.epoch));
+    if (known && is_member && seen.epoch == state_.epoch && seen.text != state_.plan)
+        return damaged(format("another plan of epoch {} is in force; give this one a later epoch",
+                              seen.epoch));
+    return seen;
 }
 
 }  // namespace moorage::core

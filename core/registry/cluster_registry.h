@@ -15,8 +15,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "core/base/result.h"
 
@@ -28,17 +30,30 @@ struct registry_state {
     uint64_t epoch = 0;                          // of the plan; 0: there is none
     std::string plan;
     std::map<std::string, std::string> notes;  // of commands to the leader, and its answers
-    std::string damaged;  // what is wrong with the plan that is there; the one before it counts
+    std::string damaged;  // why the plan that is there does not count; the one before it does
     bool operator==(const registry_state &) const = default;
 };
 
+// What the text of a plan is worth to whoever uses the registry: good, nonsense that the leader
+// writes over, or a plan of another cluster, which is left to that one.
+struct plan_opinion {
+    enum class worth : uint8_t { good, nonsense, of_another } is = worth::good;
+    std::string why;  // it is not good
+};
+using plan_judge = std::function<plan_opinion(uint64_t epoch, const std::string &text)>;
+
 class cluster_registry {
 public:
+    // Epochs rise one by one: one that is far beyond that in force was not written by a leader.
+    static constexpr uint64_t epoch_max = uint64_t{1} << 48, epoch_step_max = uint64_t{1} << 20;
     static constexpr size_t text_bytes_max = size_t{1} << 20, name_bytes_max = 128;
     static constexpr size_t members_max = 4096, notes_max = 64;
     static constexpr uint64_t call_ns_max = 10'000'000'000;
 
     virtual ~cluster_registry() = default;
+    // Asked of every plan that is read, before anything of it counts. Without a judge every text is
+    // good. Before the first turn.
+    void judge_plans(plan_judge judge) { judge_ = std::move(judge); }
     // Takes in what has changed, and waits up to `wait_ns` for it. True: something has. It keeps
     // the membership, too: called once a second at least.
     virtual result<bool> turn(uint64_t wait_ns) = 0;
@@ -63,7 +78,22 @@ public:
     virtual std::string where() const = 0;
 
 protected:
+    struct plan_seen {
+        uint64_t epoch = 0;  // 0: nothing of it counts
+        std::string text;
+        std::string damaged;      // why nothing does
+        bool of_another = false;  // and is not to be written over
+    };
+    // What stands in the place of the plan, against what is known. A member takes no plan that is
+    // older than the one that it goes by.
+    plan_seen judged(const std::string &place, const std::string &whole, bool is_member);
+
     registry_state state_;
+
+private:
+    plan_judge judge_;
+    std::string judged_text_;  // of the latest plan that was judged, and what was said of it
+    plan_opinion opinion_;
 };
 
 // Names of members and notes: 1 to 128 of a-z, A-Z, 0-9, '.', '_' and '-', not beginning with '.'.
@@ -74,7 +104,7 @@ status check_registry_text(const std::string &what, const std::string &text);
 
 // A plan as registries keep it: its epoch on a line of its own before it.
 std::string with_epoch(uint64_t epoch, const std::string &text);
-// False: it is no such text, or of epoch 0.
+// False: it is no such text, or of an epoch that is 0 or above epoch_max.
 bool split_epoch(const std::string &whole, uint64_t &epoch, std::string &text);
 
 }  // namespace moorage::core

@@ -34,6 +34,14 @@ json etcd_registry::put_request(const std::string &key, const std::string &value
     return made;
 }
 
+// Compares: the key is as it was read. One that is not there is of revision 0.
+json etcd_registry::unchanged(const std::string &key, const etcd_pair &read) const {
+    return {{"key", base64(prefix_ + key)},
+            {"target", "MOD"},
+            {"result", "EQUAL"},
+            {"mod_revision", number(read.mod_revision)}};
+}
+
 // A lease that is gone takes the member and the leadership along.
 void etcd_registry::lost_lease() {
     lease_ = 0;
@@ -110,13 +118,14 @@ status etcd_registry::read_all() {
     if (!said) return said.failure();
     const uint64_t revision = etcd_number(etcd_part(*said, "header"), "revision");
     if (revision == 0) return error{where() + ": answers without a revision"};
-    registry_state before = std::exchange(state_, {});
-    const etcd_pair plan_before = plan_;
+    const registry_state before = std::exchange(state_, {});
+    // Of a registry that lost its memory nobody forgets the plan.
+    state_.epoch = before.epoch, state_.plan = before.plan, state_.damaged = before.damaged;
     leader_ = plan_ = {};
+    member_leases_.clear();
     for (const json &one : etcd_part(*said, "kvs"))
         if (const auto pair = etcd_pair_of(one)) take(*pair, false);
-    // Of a registry that lost its memory nobody forgets the plan.
-    if (state_.epoch == 0) state_.epoch = before.epoch, state_.plan = before.plan;
+    if (plan_.mod_revision == 0) take_plan();
     changed_ |= !(state_ == before);
     revision_ = revision;
     known_ = true;
@@ -147,25 +156,47 @@ void etcd_registry::take(const etcd_pair &of, bool gone) {
         std::exchange(other_lease_, of.lease) != of.lease)
         log_warning(format("registry: {}: another node calls itself {}, too; end one of them",
                            where(), name_));
-    if (key.starts_with(members)) return list(state_.members, members, members_max);
+    if (key.starts_with(members)) {
+        list(state_.members, members, members_max);
+        const std::string name = key.substr(std::string_view(members).size());
+        member_leases_.erase(name);
+        if (state_.members.contains(name)) member_leases_[name] = of.lease;
+        return;
+    }
     if (key.starts_with(notes)) return list(state_.notes, notes, notes_max);
     if (key == "leader") {
         leader_ = gone ? etcd_pair() : of;
         state_.leader = gone || !is_registry_name(of.value) ? "" : of.value;
     } else if (key == "plan") {
         plan_ = gone ? etcd_pair() : of;
-        uint64_t epoch = 0;
-        std::string text;
-        state_.damaged.clear();
-        if (gone) return;
-        if (split_epoch(of.value, epoch, text)) {
-            state_.epoch = epoch, state_.plan = std::move(text);
-            return;
-        }
-        state_.damaged = format(
-            "registry: {}: {}plan is damaged: no epoch above 0 and a line's end", where(), prefix_);
-        log_warning(state_.damaged);
+        take_plan();
     }
+}
+
+void etcd_registry::take_plan() {
+    std::string before = std::exchange(state_.damaged, "");
+    plan_stays_ = false;
+    if (plan_.mod_revision == 0) return;
+    plan_seen plan =
+        judged(format("{}: {}plan", where(), prefix_), plan_.value, /*is_member=*/!name_.empty());
+    plan_stays_ = plan.damaged.empty() || plan.of_another;
+    if (plan.epoch != 0) {
+        state_.epoch = plan.epoch, state_.plan = std::move(plan.text);
+        return;
+    }
+    state_.damaged = std::move(plan.damaged);
+    if (state_.damaged != before) log_warning(state_.damaged);
+}
+
+// The leader brings back the plan in force where there is none, or one that cannot be used.
+status etcd_registry::keep_plan() {
+    if (!leads() || !known_ || plan_stays_ || state_.epoch == 0) return success();
+    log_warning(
+        format("registry: {} has {}; epoch {} of the plan, which is in force, is written there "
+               "again",
+               where(), plan_.mod_revision == 0 ? "no plan" : "what is no plan", state_.epoch));
+    const auto done = write_plan(state_.epoch, state_.plan);
+    return done ? success() : status(done.failure());
 }
 
 status etcd_registry::take_line(const std::string &line) {
@@ -222,6 +253,7 @@ result<bool> etcd_registry::take_turn(uint64_t wait_ns) {
         etcd_.stop_watch();
         if (const status read = read_all(); !read) return read.failure();
     }
+    if (const status kept = keep_plan(); !kept) return kept.failure();
     const bool silent = etcd_.watching() && steady_ns() - heard_ns_ > silence_ns;
     if (silent || !etcd_.watching())
         if (const status begun = follow(silent); !begun) return begun.failure();
@@ -249,39 +281,51 @@ result<bool> etcd_registry::decide(const json &compares, const json &then) {
     return etcd_flag(*said, "succeeded");
 }
 
+// The leader and its member's word are under one lease, and end together.
+bool etcd_registry::has_leader() {
+    const auto lease = member_leases_.find(leader_.value);
+    const bool owned = leader_.mod_revision != 0 && leader_.lease != 0 &&
+                       lease != member_leases_.end() && lease->second == leader_.lease;
+    if (leader_.mod_revision == 0 || owned) {
+        ownerless_since_ns_ = 0;
+        return owned;
+    }
+    const uint64_t now_ns = steady_ns();
+    if (ownerless_since_ns_ == 0) ownerless_since_ns_ = now_ns;
+    if (now_ns - ownerless_since_ns_ < ownerless_ns) return true;
+    log_warning(format("registry: {}: {}leader is written by nobody who leads; {} takes it over",
+                       where(), prefix_, name_));
+    return false;
+}
+
 result<bool> etcd_registry::lead() {
     if (leads()) return true;
-    if (name_.empty() || lease_ == 0 || !known_ || !state_.leader.empty()) return false;
-    const std::string key = base64(prefix_ + "leader");
-    const auto done = decide(
-        json::array(
-            {{{"key", key}, {"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}}}),
-        put_request("leader", name_, true));
+    if (name_.empty() || lease_ == 0 || !known_ || has_leader()) return false;
+    const auto done = decide(json::array({unchanged("leader", leader_)}),
+                             put_request("leader", name_, /*leased=*/true));
     if (!done) return done.failure();
     // The revision of the key that was made.
     if (const status read = read_all(); !read) return read.failure();
     return leads();
 }
 
-result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std::string &text) {
-    if (const status fits = check_registry_text("the plan", text); !fits) return fits.failure();
-    uint64_t in_force = 0;
-    std::string ignored;
-    if (plan_.mod_revision != 0) split_epoch(plan_.value, in_force, ignored);
-    // Where there is none any more, as etcd began with nothing, whoever leads brings it back.
-    if (!leads() || (plan_.mod_revision != 0 && in_force != before)) return false;
-    const auto done = decide(json::array({{{"key", base64(prefix_ + "plan")},
-                                           {"target", "MOD"},
-                                           {"result", "EQUAL"},
-                                           {"mod_revision", number(plan_.mod_revision)}},
-                                          {{"key", base64(prefix_ + "leader")},
-                                           {"target", "CREATE"},
-                                           {"result", "EQUAL"},
-                                           {"create_revision", number(leader_.create_revision)}}}),
-                             put_request("plan", with_epoch(epoch, text), false));
-    if (!done) return done.failure();
+// In the place of the plan that was read, if this one still leads.
+result<bool> etcd_registry::write_plan(uint64_t epoch, const std::string &text) {
+    const auto done = decide(json::array({unchanged("plan", plan_), unchanged("leader", leader_)}),
+                             put_request("plan", with_epoch(epoch, text), /*leased=*/false));
+    if (!done) return done;
     if (const status read = read_all(); !read) return read.failure();
     return *done;
+}
+
+result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std::string &text) {
+    if (const status fits = check_registry_text("the plan", text); !fits) return fits.failure();
+    if (epoch > epoch_max)
+        return error{format("registry: epoch {} is above {}, the last", epoch, epoch_max)};
+    // Where there is none any more, as etcd began with nothing, whoever leads brings it back.
+    if (!leads() || (plan_.mod_revision != 0 && state_.epoch != before)) return false;
+    if (plan_stays_ && !state_.damaged.empty()) return error{state_.damaged};
+    return write_plan(epoch, text);
 }
 
 status etcd_registry::put_note(const std::string &name, const std::string &text) {

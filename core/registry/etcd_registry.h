@@ -3,7 +3,7 @@
 //   PREFIX/members/NAME   what a member says, under a lease of lease_s
 //   PREFIX/leader         the leader's name, under its lease
 //   PREFIX/plan           epoch and plan; written where it is still the one that was read, and the
-//                         leader's key still the one that this process made
+//                         leader's key still as this process wrote it
 //   PREFIX/notes/NAME
 //   PREFIX/beat           written by the leader once a second
 //
@@ -11,9 +11,15 @@
 // silence_ns, not even the leader's beat, may be of a member that was cut off: the next endpoint is
 // watched from the last revision on. Where that was compacted away, all is read again. A lease that
 // is gone is made anew, with the same name.
+//
+// A leader's key that is not under the lease of the member that it names was written by nobody who
+// leads: a member takes it over after ownerless_ns. The leader writes the plan in force over one
+// that cannot be used, and where there is none.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/registry/cluster_registry.h"
@@ -25,7 +31,8 @@ namespace moorage::core {
 class etcd_registry final : public cluster_registry {
 public:
     static constexpr uint64_t lease_s = 5, keep_ns = 1'500'000'000, beat_ns = 1'000'000'000,
-                              silence_ns = 3'000'000'000;
+                              silence_ns = 3'000'000'000,
+                              ownerless_ns = (lease_s + 1) * 1'000'000'000;
 
     // Nothing is asked yet. Requires: an endpoint at least.
     etcd_registry(std::vector<std::string> endpoints, const std::string &prefix,
@@ -52,7 +59,12 @@ private:
     status follow(bool elsewhere);
     status take_line(const std::string &line);
     void take(const etcd_pair &of, bool gone);
+    void take_plan();
+    status keep_plan();
+    bool has_leader();
+    result<bool> write_plan(uint64_t epoch, const std::string &text);
     json put_request(const std::string &key, const std::string &value, bool leased) const;
+    json unchanged(const std::string &key, const etcd_pair &read) const;
     result<bool> decide(const json &compares, const json &then);
     void lost_lease();
 
@@ -68,6 +80,9 @@ private:
     bool changed_ = false;
     bool answers_ = true;  // the last turn went well
     etcd_pair leader_, plan_;
+    bool plan_stays_ = false;                        // it is good, or of another cluster
+    std::map<std::string, uint64_t> member_leases_;  // of those in state_.members
+    uint64_t ownerless_since_ns_ = 0;                // of the leader's key; 0: it is somebody's
 };
 
 }  // namespace moorage::core

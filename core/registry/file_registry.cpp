@@ -9,17 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <thread>
 
 #include "core/base/atomic_file.h"
 #include "core/base/log.h"
-#include "core/base/safetensors.h"
 #include "core/base/steady_time.h"
 #include "core/base/text.h"
-#include "core/base/visible.h"
 
 namespace moorage::core {
 
@@ -31,20 +28,58 @@ error failed(const files::path &at, const char *what) {
     return error{format("registry: {}: {}: {}", at.string(), what, std::strerror(errno))};
 }
 
-// At most the longest text; what is longer, or is not there, is nothing.
-std::optional<std::string> read(const files::path &at) {
-    std::ifstream from(at, std::ios::binary | std::ios::ate);
-    constexpr std::streamoff bytes_max = cluster_registry::text_bytes_max + 32;
-    const std::streamoff bytes = from.tellg();  // -1: it was not opened
-    if (bytes < 0 || bytes > bytes_max) return std::nullopt;
-    std::string text(static_cast<size_t>(bytes), '\0');
-    from.seekg(0);
-    from.read(text.data(), bytes);
-    text.resize(static_cast<size_t>(from.gcount()));
-    return text;
+// What stands in the place of a file.
+struct file_text {
+    bool there = false;
+    std::string odd;  // why it is not read; empty: it was
+    std::string text;
+};
+
+// Nothing but a file is opened for good, and nothing waits: not for who writes into a pipe either.
+file_text look_into(const files::path &at) {
+    file_text made;
+    const auto odd = [&](std::string why) {
+        made.there = true;
+        made.odd = std::move(why);
+        return made;
+    };
+    const int file = ::open(at.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    if (file < 0) {
+        if (errno == ENOENT) return made;
+        return odd(errno == ELOOP ? "a link" : std::strerror(errno));
+    }
+    struct stat is {};
+    constexpr size_t bytes_max = cluster_registry::text_bytes_max + 32;
+    if (::fstat(file, &is) == 0 && S_ISREG(is.st_mode)) {
+        std::string &text = made.text;
+        text.resize(std::min<size_t>(static_cast<size_t>(is.st_size), bytes_max) + 1);
+        size_t count = 0;
+        for (ssize_t some = 1; some > 0 && count < text.size(); count += static_cast<size_t>(some))
+            some = std::max<ssize_t>(::read(file, text.data() + count, text.size() - count), 0);
+        text.resize(count);
+        made.there = true;
+        if (count > bytes_max) made.odd = format("more than {} bytes", bytes_max);
+    } else {
+        odd("no file");
+    }
+    ::close(file);
+    return made;
 }
 
+// What is odd, or is not there, is nothing.
+std::optional<std::string> read(const files::path &at) {
+    file_text found = look_into(at);
+    if (!found.there || !found.odd.empty()) return std::nullopt;
+    return std::move(found.text);
+}
+
+// What is no file makes way; a folder does where it is empty.
 status write(const files::path &at, const std::string &text) {
+    std::error_code wrong;
+    const auto is = files::symlink_status(at, wrong);
+    if (files::exists(is) && !files::is_regular_file(is) && !files::remove(at, wrong))
+        return error{format("registry: {}: it is no file and cannot be removed: {}", at.string(),
+                            wrong.message())};
     auto made = atomic_file::create(at);
     if (!made) return made.failure();
     made->write(std::as_bytes(std::span(text)));
@@ -53,7 +88,10 @@ status write(const files::path &at, const std::string &text) {
 
 // The open file; -1 with errno, EWOULDBLOCK where somebody else has it.
 int locked(const files::path &at, int how) {
-    const int file = ::open(at.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
+    int file = ::open(at.c_str(), flags, 0644);
+    if (file < 0 && errno == ELOOP && ::unlink(at.c_str()) == 0)  // a link: not what was locked
+        file = ::open(at.c_str(), flags, 0644);
     if (file < 0 || ::flock(file, how) == 0) return file;
     const int why = errno;
     ::close(file);
@@ -62,7 +100,7 @@ int locked(const files::path &at, int how) {
 }
 
 bool is_locked(const files::path &at) {
-    const int file = ::open(at.c_str(), O_RDWR | O_CLOEXEC);
+    const int file = ::open(at.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
     if (file < 0) return false;
     const bool taken = ::flock(file, LOCK_SH | LOCK_NB) != 0;
     ::close(file);
@@ -92,27 +130,46 @@ status make_folders(const files::path &directory) {
 void read_all(const files::path &folder, size_t count_max, bool alive_only,
               std::map<std::string, std::string> &out) {
     std::error_code wrong;
-    for (const auto &one : files::directory_iterator(folder, wrong)) {
+    size_t entries = 0;  // bounded, whatever somebody puts there
+    for (files::directory_iterator at(folder, wrong), end; !wrong && at != end;
+         at.increment(wrong)) {
+        const files::directory_entry &one = *at;
         const std::string name = one.path().filename();
-        if (out.size() == count_max) return;
+        if (out.size() == count_max || ++entries > 16 * count_max) return;
         if (!is_registry_name(name) || name.ends_with(".alive")) continue;
         if (alive_only && !is_locked(folder / (name + ".alive"))) continue;
         if (auto text = read(one.path())) out.emplace(name, std::move(*text));
     }
 }
 
-// While it is there nobody else writes plans.
+// While it is there nobody else writes plans. Whoever holds the lock and does not let go is not
+// waited for.
 class writing {
 public:
-    explicit writing(const files::path &directory)
-        : file_(locked(directory / "writing", LOCK_EX)) {}
+    explicit writing(const files::path &directory) : at_(directory / "writing") {
+        const uint64_t end_ns = steady_ns() + file_registry::lock_ns;
+        for (;;) {
+            file_ = locked(at_, LOCK_EX | LOCK_NB);
+            if (file_ >= 0 || errno != EWOULDBLOCK || steady_ns() > end_ns) return;
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+    }
     ~writing() {
         if (file_ >= 0) ::close(file_);
     }
-    bool ok() const { return file_ >= 0; }
+    writing(const writing &) = delete;
+    status ok() const {
+        if (file_ >= 0) return success();
+        if (errno != EWOULDBLOCK) return failed(at_, "cannot be locked");
+        return error{
+            format("registry: {} is locked by another process, which does not let go; "
+                   "end that one (lslocks names it)",
+                   at_.string())};
+    }
 
 private:
-    int file_;
+    const files::path at_;
+    int file_ = -1;
 };
 
 }  // namespace
@@ -147,19 +204,25 @@ result<registry_state> file_registry::look() {
     if (is_locked(directory_ / "leader.alive"))
         seen.leader = read(directory_ / "leader").value_or("");
     if (!seen.leader.empty() && !is_registry_name(seen.leader)) seen.leader.clear();
-    const auto plan = read(directory_ / "plan");
-    // What somebody spoiled is no reason to forget the plan that was there.
-    if (plan && !split_epoch(*plan, seen.epoch, seen.plan))
-        seen.damaged = format(
-            "registry: {} is damaged: {} in place of an epoch above 0, a line's end and at most {} "
-            "bytes",
-            (directory_ / "plan").string(), visible(shown(plan->substr(0, plan->find('\n')))),
-            text_bytes_max);
-    written_ = seen.damaged.empty() ? seen.epoch : state_.epoch;
-    // Nor, to a member, is what somebody put there who knew less.
-    if (seen.epoch == 0 || (!name_.empty() && seen.epoch < state_.epoch))
-        seen.epoch = state_.epoch, seen.plan = state_.plan;
+    look_at_plan(seen);
     return seen;
+}
+
+// What somebody spoiled is no reason to forget the plan that was there; nor, to a member, is what
+// somebody put there who knew less.
+void file_registry::look_at_plan(registry_state &seen) {
+    const files::path at = directory_ / "plan";
+    const file_text found = look_into(at);
+    plan_seen plan;
+    if (!found.odd.empty())
+        plan.damaged = format("registry: {} is damaged: it is {}", at.string(), found.odd);
+    else if (found.there)
+        plan = judged(at.string(), found.text, !name_.empty());
+    // That of others stays; what is damaged is the leader's to write over.
+    written_ = plan.damaged.empty() ? plan.epoch : plan.of_another ? state_.epoch : 0;
+    seen.damaged = std::move(plan.damaged);
+    seen.epoch = plan.epoch, seen.plan = std::move(plan.text);
+    if (seen.epoch == 0) seen.epoch = state_.epoch, seen.plan = state_.plan;
 }
 
 result<bool> file_registry::turn(uint64_t wait_ns) {
@@ -173,13 +236,14 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
                     if (const status made = make_folders(directory_); !made) return made.failure();
                 return seen.failure();
             }
-            if (const status kept = keep(); !kept) return kept.failure();
+            const status kept = keep(*seen);
             if (!(*seen == state_)) {
                 if (!seen->damaged.empty() && seen->damaged != state_.damaged)
                     log_warning(seen->damaged);
                 state_ = std::move(*seen);
-                return true;
+                if (kept) return true;
             }
+            if (!kept) return kept.failure();
         }
         const uint64_t now_ns = steady_ns(), left_ns = end_ns > now_ns ? end_ns - now_ns : 0;
         std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(look_ns, left_ns)));
@@ -187,15 +251,16 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
     }
 }
 
-status file_registry::keep() {
+status file_registry::keep(const registry_state &seen) {
     if (lead_ >= 0 && !is_at(lead_, directory_ / "leader.alive")) ::close(std::exchange(lead_, -1));
     if (name_.empty()) return success();
+    if (lead_ >= 0 && seen.leader != name_)
+        if (const status done = write(directory_ / "leader", name_); !done) return done;
     if (written_ < state_.epoch)
         if (const status kept = keep_plan(); !kept) return kept;
     const files::path at = directory_ / "members" / name_;
-    std::error_code wrong;
     const bool locked_here = is_at(alive_, at.string() + ".alive");
-    if (locked_here && files::exists(at, wrong)) return success();
+    if (locked_here && files::is_regular_file(files::symlink_status(at))) return success();
     if (const status made = make_folders(directory_); !made) return made;
     if (!locked_here && alive_ >= 0) ::close(std::exchange(alive_, -1));
     return announce(std::string(name_), std::string(text_));
@@ -204,21 +269,35 @@ status file_registry::keep() {
 // Of several that do so the one with the highest epoch stays.
 status file_registry::keep_plan() {
     const writing alone(directory_);
-    if (!alone.ok()) return failed(directory_ / "writing", "cannot be locked");
-    uint64_t there = 0;
+    if (const status ok = alone.ok(); !ok) return ok;
+    const files::path at = directory_ / "plan";
+    const file_text found = look_into(at);
+    plan_seen plan;
+    if (found.there && found.odd.empty())
+        plan = judged(at.string(), found.text, /*is_member=*/true);
+    if (plan.epoch != 0 || plan.of_another) return success();
+    uint64_t epoch = 0;
     std::string ignored;
-    if (const auto plan = read(directory_ / "plan"))
-        if (!split_epoch(*plan, there, ignored)) return success();  // damaged: the leader's
-    if (there < state_.epoch) {
-        log_warning(format(
-            "registry: {} has {} of the plan; epoch {}, which is in force, is "
-            "written there again",
-            directory_.string(), there == 0 ? "none" : format("epoch {}", there), state_.epoch));
-        const status done = write(directory_ / "plan", with_epoch(state_.epoch, state_.plan));
-        if (!done) return done;
-    }
-    written_ = std::max(there, state_.epoch);
-    return success();
+    const bool is_older =
+        found.odd.empty() && split_epoch(found.text, epoch, ignored) && epoch < state_.epoch;
+    // What is no plan at all, or one beyond belief, the leader writes over.
+    if (found.there && !is_older && lead_ < 0) return success();
+    log_warning(
+        format("registry: {} has {}; epoch {} of the plan, which is in force, is written there "
+               "again",
+               directory_.string(),
+               !found.there ? std::string("no plan")
+               : is_older   ? format("epoch {}", epoch)
+                            : std::string("what is no plan"),
+               state_.epoch));
+    return write_plan(state_.epoch, state_.plan);
+}
+
+// Requires: `writing` is locked.
+status file_registry::write_plan(uint64_t epoch, const std::string &text) {
+    const status done = write(directory_ / "plan", with_epoch(epoch, text));
+    if (done) written_ = epoch;
+    return done;
 }
 
 status file_registry::announce(const std::string &name, const std::string &text) {
@@ -256,8 +335,9 @@ result<bool> file_registry::lead() {
     const files::path at = directory_ / "leader.alive";
     const int file = locked(at, LOCK_EX | LOCK_NB);
     if (file < 0) {
-        if (errno == EWOULDBLOCK) return false;
-        return failed(at, "cannot be locked");
+        if (errno != EWOULDBLOCK) return failed(at, "cannot be locked");
+        if (const status taken = lead_is_taken(); !taken) return taken.failure();
+        return false;
     }
     if (const status done = write(directory_ / "leader", name_); !done) {
         ::close(file);
@@ -267,19 +347,38 @@ result<bool> file_registry::lead() {
     return true;
 }
 
+// Somebody holds the leader's lock. Who does and takes no part leads nobody.
+status file_registry::lead_is_taken() {
+    const uint64_t now_ns = steady_ns();
+    const bool owned = state_.leader != name_ && state_.members.contains(state_.leader);
+    if (owned) ownerless_since_ns_ = 0;
+    if (!owned && ownerless_since_ns_ == 0) ownerless_since_ns_ = now_ns;
+    if (owned || now_ns - ownerless_since_ns_ < ownerless_ns) return success();
+    return error{
+        format("registry: {} is locked by a process that takes no part, so nobody leads; "
+               "end that one (lslocks names it)",
+               (directory_ / "leader.alive").string())};
+}
+
 result<bool> file_registry::put_plan(uint64_t before, uint64_t epoch, const std::string &text) {
     if (lead_ < 0) return false;
     if (const status fits = check_registry_text("the plan", text); !fits) return fits.failure();
+    if (epoch > epoch_max)
+        return error{format("registry: epoch {} is above {}, the last", epoch, epoch_max)};
     const writing alone(directory_);
-    if (!alone.ok()) return failed(directory_ / "writing", "cannot be locked");
+    if (const status ok = alone.ok(); !ok) return ok.failure();
+    const files::path at = directory_ / "plan";
+    const file_text found = look_into(at);
     uint64_t there = before;  // none: somebody has removed it, and it is brought back
-    std::string ignored;
-    if (const auto plan = read(directory_ / "plan"))
-        if (!split_epoch(*plan, there, ignored)) there = state_.epoch;
+    if (found.there) {
+        plan_seen plan;
+        if (found.odd.empty()) plan = judged(at.string(), found.text, /*is_member=*/true);
+        if (plan.of_another) return error{plan.damaged};
+        there = plan.epoch != 0 ? plan.epoch : state_.epoch;
+    }
     if (there != before) return false;
-    if (const status done = write(directory_ / "plan", with_epoch(epoch, text)); !done)
-        return done.failure();
-    state_.epoch = written_ = epoch;
+    if (const status done = write_plan(epoch, text); !done) return done.failure();
+    state_.epoch = epoch;
     state_.plan = text;
     return true;
 }

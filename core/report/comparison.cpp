@@ -242,7 +242,8 @@ std::string joined_label(const std::vector<key_column> &columns, size_t row) {
         const std::string &value = column.values[row];
         const bool bare = value.find_first_not_of("0123456789.-+e") == std::string::npos ||
                           value == "true" || value == "false";
-        label += (label.empty() ? "" : ", ") + (bare ? column.heading + " " : "") + value;
+        // In sentences a comma would make one row read as two.
+        label += (label.empty() ? "" : " + ") + (bare ? column.heading + " " : "") + value;
     }
     return label.empty() ? "as configured" : label;
 }
@@ -472,6 +473,9 @@ json to_json(const comparison &compared) {
     }
     json all = {{"title", compared.title}, {"results", std::move(results)}};
     if (!compared.failed.empty()) all["failed"] = failed_json(compared.failed);
+    if (!compared.interrupted.signal.empty())
+        all["interrupted"] = {{"signal", compared.interrupted.signal},
+                              {"rows", compared.interrupted.rows}};
     return all;
 }
 

@@ -44,7 +44,17 @@ struct comparison {
     std::string trace, shape;  // what was run, for the page's header; may be empty
     std::vector<comparison_row> rows;
     std::vector<failed_row> failed = {};  // what else was to be a row
+    // Of a comparison that was interrupted before all rows had ended: by what, of how many, and
+    // what goes on with them ("" where nothing does).
+    struct interruption {
+        std::string signal;  // "SIGINT"; "": it was not interrupted
+        size_t rows = 0;
+        std::string remedy;
+    } interrupted = {};
 };
+
+// "interrupted by SIGINT after 134 of 500 rows; ...".
+std::string interrupted_text(const comparison &compared);
 
 // A column that tells rows apart. Stages have one column each: the plugin, and in brackets those of
 // its parameters that differ between rows with this plugin, "lfu(half_life=16)".
@@ -121,8 +131,10 @@ std::string to_text(const comparison &compared, size_t columns_max = 100);
 // {"title", "results": [the report of each run, and "settings": {those that differ}]}, and "failed"
 // where a row did. Each result has "label", "columns": [[heading, value]...], "group" (equal ones
 // are ranked), "offline", "pareto", and "repeats": {"ms", "mean", "half_interval", "means"} where
-// it ran again
+// it ran again. "interrupted": {"signal", "rows"} where not all rows had ended.
 json to_json(const comparison &compared);
+// A line for each row with every figure that is a number; of the failed ones with the reason.
+std::string to_csv(const comparison &compared);
 // `command`: the command line that makes the page again; may be empty.
 std::string to_html(const comparison &compared, const std::string &command);
 

@@ -439,15 +439,26 @@ static std::string what_if_tables(const comparison &compared, const comparison_v
     return text;
 }
 
+std::string interrupted_text(const comparison &compared) {
+    const auto &how = compared.interrupted;
+    if (how.signal.empty()) return "";
+    return format("interrupted by {} after {} of {} rows{}{}", how.signal,
+                  compared.rows.size() + compared.failed.size(), how.rows,
+                  how.remedy.empty() ? "" : "; ", how.remedy);
+}
+
 std::string to_text(const comparison &compared, size_t columns_max) {
     const comparison_view view = view_of(compared);
     if (all_clusters(compared)) columns_max = text_columns;
     std::string text;
     for (const std::string &part : wrapped(compared.title, columns_max))
         if (!part.empty()) text += part + "\n";
+    const std::string stopped = interrupted_text(compared);
+    if (compared.rows.empty() && compared.failed.empty())
+        return text + (stopped.empty() ? "nothing was run\n" : stopped + "\n");
     if (compared.rows.empty())
-        return text + (compared.failed.empty() ? "nothing was run\n"
-                                               : failed_text(compared.failed, columns_max));
+        return text + failed_text(compared.failed, columns_max) +
+               (stopped.empty() ? "" : stopped + "\n");
     if (any_cluster(compared)) text += "\n" + cluster_table(compared, view);
     const std::vector<table_column> columns = columns_for(compared, view);
     const std::vector<size_t> widths = fitted_widths(columns, columns_max);
@@ -474,6 +485,8 @@ std::string to_text(const comparison &compared, size_t columns_max) {
     if (!compared.failed.empty()) text += "\n" + failed_text(compared.failed, columns_max);
     text += "\n" + texts_of(compared, view, columns_max);
     text += marks_text(compared, view, any_mark, columns_max);
+    for (const std::string &part : wrapped(stopped, columns_max))
+        if (!part.empty()) text += part + "\n";
     text += what_if_tables(compared, view, columns_max);
     for (const std::string &sentence : reading(compared, view)) {
         std::string_view lead = "- ";

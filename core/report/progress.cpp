@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <new>
+#include <stop_token>
+#include <system_error>
 #include <utility>
 
 #include "core/base/text.h"
@@ -107,6 +111,39 @@ void progress::advance(uint64_t by) {
     if (elapsed.count() < due_ns) return;
     const int64_t next_ns = elapsed.count() + draw_interval.count();
     if (shared_->next_draw_ns.compare_exchange_strong(due_ns, next_ns)) draw(done, elapsed);
+}
+
+loading_line::loading_line(std::string what, bool hidden, int descriptor)
+    : what_(std::move(what)), descriptor_(descriptor) {
+    if (hidden || !is_terminal(descriptor)) return;
+    const auto run = [this](std::stop_token stop) {
+        std::mutex sleeping;
+        std::condition_variable_any wake;
+        const auto begin = std::chrono::steady_clock::now();
+        std::unique_lock lock(sleeping);
+        // Short work shows nothing.
+        while (!wake.wait_for(lock, stop, draw_interval, [&] { return stop.stop_requested(); }))
+            draw(std::chrono::steady_clock::now() - begin);
+    };
+    try {
+        clock_ = std::jthread(run);
+    } catch (const std::system_error &) {
+        // No thread for it: the work goes on without the line.
+    }
+}
+
+void loading_line::wipe() {
+    if (!clock_.joinable()) return;
+    clock_.request_stop();
+    clock_.join();
+    if (drawn_) write_all(descriptor_, "\r\033[K");
+}
+
+void loading_line::draw(std::chrono::nanoseconds elapsed) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(elapsed).count();
+    const std::string text = format("{}  {}", what_, clock_time(static_cast<uint64_t>(seconds)));
+    write_all(descriptor_, "\r" + shortened(text, line_columns_max) + "\033[K");
+    drawn_ = true;
 }
 
 void progress::draw(uint64_t done, std::chrono::nanoseconds elapsed) {

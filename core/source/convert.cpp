@@ -1,18 +1,36 @@
 // convert.cpp - chooses the format and names the line of an error.
 #include "core/source/convert.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <span>
 
+#include "core/base/foreign_file.h"
 #include "core/base/text.h"
 #include "core/source/log_reader.h"
 
 namespace moorage::core {
 
+namespace {
+
+// The stream stands where it stood.
+std::string foreign_beginning(std::istream &from) {
+    if (!from) return {};
+    std::array<char, foreign_bytes> begin{};
+    from.read(begin.data(), begin.size());
+    const auto bytes = static_cast<size_t>(from.gcount());
+    from.clear();
+    from.seekg(0);
+    return foreign_text(std::as_bytes(std::span(begin.data(), bytes)));
+}
+
+}  // namespace
+
 result<trace_data> convert_stream(std::istream &from, const std::string &name,
                                   const convert_options &options) {
-    log_builder builder(options.half);
+    log_builder builder(options.half, options.layers);
     line_reader lines(from);
     const status read =
         options.format == "csv" ? read_csv(lines, builder) : read_json_lines(lines, builder);
@@ -23,6 +41,17 @@ result<trace_data> convert_stream(std::istream &from, const std::string &name,
 }
 
 result<trace_data> convert_log(const std::filesystem::path &path, const convert_options &options) {
+    std::error_code code;
+    if (std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code))
+        return error{format("{}: is {}, a log is a regular file", path.string(),
+                            std::filesystem::is_directory(path, code)
+                                ? "a directory"
+                                : "a named pipe, a socket or a device")};
+    std::ifstream from(path, std::ios::binary);
+    const int reason = errno;
+    // Before the name of the file, which says as much as ".gz".
+    if (const std::string foreign = foreign_beginning(from); !foreign.empty())
+        return error{format("{}: {}", path.string(), foreign)};
     convert_options chosen = options;
     const std::string ending = path.extension().string();
     if (chosen.format.empty() && (ending == ".csv" || ending == ".tsv")) chosen.format = "csv";
@@ -33,14 +62,7 @@ result<trace_data> convert_log(const std::filesystem::path &path, const convert_
             format("{}: format {} is not csv or jsonl; give --format", path.string(),
                    chosen.format.empty() ? "of ending " + shown(ending) : shown(chosen.format)),
             true};
-    std::error_code code;
-    if (std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code))
-        return error{format("{}: is {}, a log is a regular file", path.string(),
-                            std::filesystem::is_directory(path, code)
-                                ? "a directory"
-                                : "a named pipe, a socket or a device")};
-    std::ifstream from(path, std::ios::binary);
-    if (!from) return error{format("{}: cannot open: {}", path.string(), std::strerror(errno))};
+    if (!from) return error{format("{}: cannot open: {}", path.string(), std::strerror(reason))};
     return convert_stream(from, path.string(), chosen);
 }
 

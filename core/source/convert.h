@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "core/base/result.h"
+#include "core/source/log_builder.h"
 #include "core/source/trace_write.h"
 
 namespace moorage::core {
@@ -19,6 +21,7 @@ struct convert_options {
     std::string format;    // "csv", "jsonl", or "" for what the file's name ends with
     uint32_t experts = 0;  // experts of a layer; 0: one more than the largest id
     bool half = true;      // weights as f16, else f32
+    std::vector<layer_range> layers = {};  // of the log, that are kept; none: all
 };
 
 // Columns of a CSV, by the names in its first line: token, layer, and expert0, expert1, ... or one

@@ -23,7 +23,15 @@ constexpr double half_max = 65504;
 
 }  // namespace
 
+bool log_builder::keeps(uint64_t layer) const {
+    return kept_.empty() || std::ranges::any_of(kept_, [layer](const layer_range &range) {
+               return range.first <= layer && layer < range.last;
+           });
+}
+
 status log_builder::end_token() {
+    if (out_.tokens == 1 && layers_.empty())
+        return error{"column layer: none of the first token's layers is kept"};
     if (out_.tokens == 1) out_.layers = static_cast<uint32_t>(layers_.size());
     if (out_.tokens > 0 && layers_done_ < layers_.size())
         return error{format("column layer: token {} ends after {} layers, the first token has {}",
@@ -72,7 +80,11 @@ status log_builder::check_row(const log_row &row) {
         out_.top_k = static_cast<uint32_t>(row.experts.size());
         has_weights_ = !row.weights.empty();
     }
-    if (row.experts.empty()) return error{"column experts: no expert is named"};
+    // Of a layer without experts logs have no ids, or zeros.
+    const auto remedy = [&] {
+        return format("; if layer {} has no experts, leave it out (--layers)", row.layer);
+    };
+    if (row.experts.empty()) return error{"column experts: no expert is named" + remedy()};
     if (row.experts.size() != out_.top_k)
         return error{format("column experts: {} experts, the first row has {}", row.experts.size(),
                             out_.top_k)};
@@ -85,8 +97,8 @@ status log_builder::check_row(const log_row &row) {
                       expert) != row.experts.begin() + static_cast<ptrdiff_t>(k))
             return error{
                 format("column expert{}: {} is named twice; the experts of a token and "
-                       "layer are distinct",
-                       k, expert)};
+                       "layer are distinct{}",
+                       k, expert, remedy())};
     }
     if (has_weights_ != !row.weights.empty())
         return error{format("column weights: {} here, but not so in the first row",
@@ -123,6 +135,7 @@ status log_builder::add(const log_row &row, bool new_token) {
     if (row.layer >= layers_max)
         return error{
             format("column layer: {} is out of range, the limit is {}", row.layer, layers_max - 1)};
+    if (!keeps(row.layer)) return success();
     if (out_.tokens == 1) {
         if (!layers_.empty() && row.layer <= layers_.back())
             return error{format("column layer: {} after {}; the layers of a token rise", row.layer,

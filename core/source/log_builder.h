@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/result.h"
@@ -23,9 +24,20 @@ struct log_row {
     std::optional<int64_t> token_id;
 };
 
+// Numbers of layers, the last one excluded.
+struct layer_range {
+    uint64_t first = 0, last = UINT64_MAX;
+};
+
 class log_builder {
 public:
-    explicit log_builder(bool half) { out_.weights.half = half; }
+    // `kept`: the layers whose rows count; none: all.
+    explicit log_builder(bool half, std::vector<layer_range> kept = {}) : kept_(std::move(kept)) {
+        out_.weights.half = half;
+    }
+
+    // Whether the experts of the layer's rows are looked at.
+    bool keeps(uint64_t layer) const;
 
     // Errors name the column and the value, not the line. `new_token`: the row begins a token even
     // if its numbers do not say so.
@@ -39,6 +51,7 @@ private:
     status check_row(const log_row &row);
     void store(const log_row &row);
 
+    std::vector<layer_range> kept_;
     trace_data out_;
     std::vector<uint64_t> layers_;  // numbers of the layers, by the first token
     std::set<std::string> requests_seen_;

@@ -164,7 +164,8 @@ status read_list(const std::vector<std::string> &cells, const std::vector<size_t
     return success();
 }
 
-status read_row(const std::vector<std::string> &cells, const csv_columns &columns, log_row &row) {
+status read_row(const std::vector<std::string> &cells, const csv_columns &columns,
+                const log_builder &builder, log_row &row) {
     const result<uint64_t> token = number<uint64_t>(cells[*columns.token], "token");
     if (!token) return token.failure();
     const result<uint64_t> layer = number<uint64_t>(cells[*columns.layer], "layer");
@@ -177,6 +178,8 @@ status read_row(const std::vector<std::string> &cells, const csv_columns &column
         if (!id) return id.failure();
         row.token_id = *id;
     }
+    row.experts.clear(), row.weights.clear();
+    if (!builder.keeps(row.layer)) return success();
     if (const status read =
             read_list(cells, columns.expert, columns.experts, "expert", row.experts);
         !read)
@@ -224,7 +227,7 @@ status read_csv(line_reader &lines, log_builder &builder) {
         if (cells.size() != columns->count)
             return error{
                 format("{} cells, the first line names {} columns", cells.size(), columns->count)};
-        if (const status right = read_row(cells, *columns, row); !right) return right;
+        if (const status right = read_row(cells, *columns, builder, row); !right) return right;
         if (const status added = builder.add(row, false); !added) return added;
     }
 }

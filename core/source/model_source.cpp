@@ -9,6 +9,7 @@
 #include "core/base/finite.h"
 #include "core/base/text.h"
 #include "core/model/odd_weight.h"
+#include "core/model/rope.h"
 
 namespace moorage::core {
 
@@ -60,9 +61,14 @@ void model_source::refill() {
             written_.emplace_back();
             scores_.emplace_back();
         }
-        one = {true, next_request_, 0, -1, sampler_.draws_of(next_request_)};
+        one = {.live = true, .request = next_request_, .draws = sampler_.draws_of(next_request_)};
+        one.scaling = rope_scaling_of(config_.rope, length_of(one, 0));
         ++next_request_;
     }
+}
+
+uint64_t model_source::length_of(const stream &one, uint32_t position) const {
+    return std::max<uint64_t>(asked(one.request).ids.size(), uint64_t{position} + 1);
 }
 
 void model_source::end(stream &one) {
@@ -113,8 +119,8 @@ void model_source::take_one(stream &one, const pass_token &token, std::span<cons
         sum.nll_sum += negative_log_likelihood(logits, id);
     };
     if (request.new_tokens == 0) return add_score(request.ids[token.position + 1]);
-    const int32_t id = sampler_(logits, one.draws);
     std::vector<int32_t> &text = written_[token.request - first_];
+    const int32_t id = sampler_(logits, one.draws, request.ids, text);
     const std::vector<int32_t> &ends = options_.end_ids;
     if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
         end(one);
@@ -122,31 +128,39 @@ void model_source::take_one(stream &one, const pass_token &token, std::span<cons
     }
     text.push_back(id);
     if (options_.score_written) add_score(id);
-    one.next_id = id;
     if (options_.on_token) options_.on_token(token.request, id);
-    if (text.size() == request.new_tokens) end(one);
+    const bool has_stopped = options_.ends_text && options_.ends_text(token.request, id);
+    if (has_stopped || text.size() == request.new_tokens) return end(one);
+    const uint64_t scaling = rope_scaling_of(config_.rope, length_of(one, one.position));
+    if (scaling != one.scaling) one.position = 0;
+    one.scaling = scaling;
 }
 
 void model_source::add_token(pass &out, stream &one, uint32_t index, bool decoding) {
     const model_request &request = asked(one.request);
     const bool scored = request.new_tokens == 0;
+    const std::vector<int32_t> &written = written_[one.request - first_];
+    const size_t prompt = request.ids.size();
     const uint32_t position = one.position++;
-    const bool prompt_end = one.position == request.ids.size();
+    const bool prompt_end = one.position == prompt;
     pass_token token;
     token.row = rows_++;
     token.request = one.request;
     token.stream = index;
     token.position = position;
-    token.token_id = position < request.ids.size() ? request.ids[position] : one.next_id;
+    token.again = position < one.computed;
+    token.length = static_cast<uint32_t>(length_of(one, std::max(one.computed, position)));
+    one.computed = std::max(one.computed, one.position);
+    token.token_id = position < prompt ? request.ids[position] : written[position - prompt];
     token.output = scored ? !prompt_end && one.position >= request.score_from
-                          : one.position >= request.ids.size();
+                          : !token.again && one.position >= prompt;
     // A scored text has no prompt: decoded, every token counts as an output.
     token.silent = decoding && !scored && !token.output;
-    token.first = scored && decoding ? position == 0 : prompt_end;
+    token.first = scored && decoding ? position == 0 : prompt_end && !token.again;
     // Whether a continuation ends here shows only after its logits; a limit is known before.
-    const size_t written = written_[one.request - first_].size();
-    token.last = scored ? prompt_end : token.output && written + 1 == request.new_tokens;
-    const bool goes_on = !token.last && (decoding || prompt_end);
+    token.last = scored ? prompt_end : token.output && written.size() + 1 == request.new_tokens;
+    const bool all_entered = one.position == std::max<size_t>(prompt, one.computed);
+    const bool goes_on = !token.last && (decoding || all_entered);
     token.next_row = goes_on ? token.row : MOORAGE_NEVER;  // its own row stands for the next
     out.tokens.push_back(token);
 }
@@ -155,8 +169,11 @@ bool model_source::prefill_pass(pass &out) {
     if (options_.prefill == 0) return false;
     for (uint32_t index = 0; index < streams_.size(); ++index) {
         stream &one = streams_[index];
-        if (!one.live || one.position >= asked(one.request).ids.size()) continue;
-        const size_t left = asked(one.request).ids.size() - one.position;
+        if (!one.live) continue;
+        // A prompt, or what is computed again.
+        const size_t known = std::max<size_t>(asked(one.request).ids.size(), one.computed);
+        if (one.position >= known) continue;
+        const size_t left = known - one.position;
         const size_t count = std::min<size_t>({left, options_.prefill, tokens_left()});
         out.phase = MOORAGE_PREFILL;
         for (size_t i = 0; i < count; ++i) add_token(out, one, index, false);
@@ -179,7 +196,7 @@ uint64_t model_source::tokens_left() const {
 bool model_source::idle() {
     take_results();  // who goes on shows only now
     return std::ranges::none_of(streams_,
-                                [](const stream &one) { return one.live && one.position != 0; });
+                                [](const stream &one) { return one.live && one.computed != 0; });
 }
 
 bool model_source::next(pass &out) {

@@ -32,6 +32,8 @@ struct model_source_options {
     uint64_t tokens = 0;     // computed in all, at most; 0: no limit
     sampling how = {};
     std::vector<int32_t> end_ids = {};  // end a continuation
+    // Whether a request's text has come to its end with this token; after on_token.
+    std::function<bool(uint64_t request, int32_t id)> ends_text = {};
     bool predict = false;               // next-layer predictions are computed
     bool score_written = false;         // what is written is scored, too
     // Sees every new token of a request, in order.
@@ -98,10 +100,13 @@ private:
         bool live = false;
         uint64_t request = 0;
         uint32_t position = 0;  // next to be computed
-        int32_t next_id = -1;   // beyond the prompt: written last
+        uint32_t computed = 0;  // positions, under the rotations of `scaling` or before
+        uint64_t scaling = 0;   // rope_scaling_of() its text
         random_stream draws{0, 0};
     };
     const model_request &asked(uint64_t request) const { return requests_[request - first_]; }
+    // Of the text up to the token at `position`, prompts and texts to score as a whole.
+    uint64_t length_of(const stream &one, uint32_t position) const;
     void end(stream &one);
     void forget();
     void take_results();

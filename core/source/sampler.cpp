@@ -116,37 +116,84 @@ int32_t sampler::ranked(std::span<const float> logits, size_t index) {
     return ranked_[index].second;
 }
 
+std::span<const float> sampler::penalised(std::span<const float> logits,
+                                          std::span<const int32_t> prompt,
+                                          std::span<const int32_t> written) {
+    const size_t all = prompt.size() + written.size();
+    const size_t window = how_.penalty_window == 0 ? all : how_.penalty_window;
+    const auto newest = written.last(std::min(written.size(), window));
+    const auto before = prompt.last(std::min(prompt.size(), window - newest.size()));
+    recent_.assign(before.begin(), before.end());
+    recent_.insert(recent_.end(), newest.begin(), newest.end());
+    std::ranges::sort(recent_);
+    penalised_.assign(logits.begin(), logits.end());
+    for (auto same = recent_.begin(); same != recent_.end();) {
+        const auto next = std::upper_bound(same, recent_.end(), *same);
+        const auto times = static_cast<double>(next - same);
+        float &logit = penalised_[static_cast<size_t>(*same)];
+        double value = static_cast<double>(logit);
+        value = value > 0 ? value / how_.repetition : value * how_.repetition;
+        logit = static_cast<float>(value - how_.presence - times * how_.frequency);
+        same = next;
+    }
+    return penalised_;
+}
+
+int32_t sampler::operator()(std::span<const float> logits, random_stream &draws,
+                            std::span<const int32_t> prompt, std::span<const int32_t> written) {
+    return (*this)(how_.penalises() ? penalised(logits, prompt, written) : logits, draws);
+}
+
+// How many of the most probable `count` have top_p of their mass, `kept`, which becomes theirs.
+size_t sampler::kept_by_mass(std::span<const float> logits, size_t count, double &kept) {
+    if (how_.top_p >= 1) return count;
+    const double wanted = how_.top_p * kept;
+    double sum = 0;
+    for (size_t i = 0; i + 1 < count; ++i) {
+        sum += weight_at(logits, i);
+        if (sum < wanted) continue;
+        kept = sum;
+        return i + 1;
+    }
+    return count;
+}
+
+// Leaves out, from the end, what has less than min_p of the largest chance. Those kept are walked
+// from the front where most of a vocabulary is left out.
+void sampler::drop_seldom(std::span<const float> logits, size_t &count, double &kept) {
+    if (how_.min_p <= 0) return;
+    const double least = how_.min_p * weight_at(logits, 0);
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) {
+        const double weight = weight_at(logits, i);
+        if (i > 0 && weight < least) {
+            count = i;
+            kept = sum;
+            return;
+        }
+        sum += weight;
+    }
+}
+
 int32_t sampler::operator()(std::span<const float> logits, random_stream &draws) {
     if (how_.temperature <= 0) return most_probable(logits);
     weigh(logits);
-    const auto weight_at = [&](size_t index) {
-        return weights_[static_cast<size_t>(ranked(logits, index))];
-    };
     size_t count = logits.size();
-    double sum = 0;
+    double kept = 0;
     if (how_.top_k != 0 && how_.top_k < count) {
         count = how_.top_k;
-        for (size_t i = 0; i < count; ++i) sum += weight_at(i);
+        for (size_t i = 0; i < count; ++i) kept += weight_at(logits, i);
     } else {
-        sum = sum_of(weights_);
+        kept = sum_of(weights_);
     }
-    // The smallest set of the most probable that has top_p of the mass.
-    double kept = sum;
-    size_t last = count - 1;
-    if (how_.top_p < 1) {
-        kept = 0;
-        for (last = 0; last + 1 < count; ++last) {
-            kept += weight_at(last);
-            if (kept >= how_.top_p * sum) break;
-        }
-        if (last + 1 == count) kept = sum;
-    }
+    count = kept_by_mass(logits, count, kept);
+    drop_seldom(logits, count, kept);
     double drawn = draws.unit() * kept;
-    for (size_t i = 0; i < last; ++i) {
-        drawn -= weight_at(i);
+    for (size_t i = 0; i + 1 < count; ++i) {
+        drawn -= weight_at(logits, i);
         if (drawn < 0) return ranked(logits, i);
     }
-    return ranked(logits, last);
+    return ranked(logits, count - 1);
 }
 
 }  // namespace moorage::core

@@ -10,11 +10,20 @@
 
 namespace moorage::core {
 
+// How the next token is chosen. In this order: penalties, temperature, top_k, top_p, min_p.
 struct sampling {
     double temperature = 0;  // 0: the most probable token
-    double top_p = 1;        // of the probability mass, most probable first
+    double top_p = 1;        // of the probability mass that top_k left, most probable first
     uint32_t top_k = 0;      // tokens considered; 0: all
+    double min_p = 0;        // tokens with less than this share of the largest chance are left out
     uint64_t seed = 0;
+    // Of tokens among the last `penalty_window` of prompt and text (0: all of them). A logit above
+    // 0 is divided by `repetition`, one below is multiplied with it; then `presence` is taken off,
+    // and `frequency` once for each time that the token is there.
+    double repetition = 1, presence = 0, frequency = 0;
+    uint32_t penalty_window = 64;
+
+    bool penalises() const { return repetition != 1 || presence != 0 || frequency != 0; }
 };
 
 // The most probable token; ties go to the smaller id.
@@ -30,8 +39,18 @@ public:
         return {how_.seed, 0x73616d706c65 + request * 0x9e3779b97f4a7c15u};
     }
     int32_t operator()(std::span<const float> logits, random_stream &draws);
+    // The same, with penalties on what is in the prompt and what was written.
+    int32_t operator()(std::span<const float> logits, random_stream &draws,
+                       std::span<const int32_t> prompt, std::span<const int32_t> written);
 
 private:
+    std::span<const float> penalised(std::span<const float> logits, std::span<const int32_t> prompt,
+                                     std::span<const int32_t> written);
+    size_t kept_by_mass(std::span<const float> logits, size_t count, double &kept);
+    void drop_seldom(std::span<const float> logits, size_t &count, double &kept);
+    double weight_at(std::span<const float> logits, size_t index) {
+        return weights_[static_cast<size_t>(ranked(logits, index))];
+    }
     void weigh(std::span<const float> logits);
     void collect(std::span<const float> logits, double least);
     int32_t ranked(std::span<const float> logits, size_t index);
@@ -40,6 +59,8 @@ private:
     std::vector<float> weights_;                     // by id; the most probable has 1
     std::vector<std::pair<float, int32_t>> ranked_;  // logits and ids, the first sorted_ in order
     size_t sorted_ = 0;
+    std::vector<float> penalised_;  // logits
+    std::vector<int32_t> recent_;   // ids of the window, in rising order
 };
 
 }  // namespace moorage::core

@@ -5,6 +5,7 @@
 // a model.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,12 +21,17 @@ struct pass_token {
     uint64_t request = 0;
     uint32_t stream = 0;    // below the batch size
     uint32_t position = 0;  // in its request
+    uint32_t length = 0;    // of the text that it is computed in, where more of it is known
+    bool again = false;     // it was computed before, in a shorter text
     bool first = false;     // its pass yields the request's first output token
     bool last = false;      // of its request
     int32_t token_id = -1;  // of a model's vocabulary; -1: the source has none
     bool output = false;    // the model's logits are wanted
     bool silent = false;    // decoded without an output token: it belongs to the prompt
     uint64_t arrived_ns = MOORAGE_NEVER;  // when its request came; MOORAGE_NEVER: not known
+
+    // Tokens of the sequence whose rotations it has (rope.h).
+    uint64_t sequence_length() const { return std::max<uint64_t>(length, uint64_t{position} + 1); }
 };
 
 struct pass {

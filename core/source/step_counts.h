@@ -45,7 +45,7 @@ struct byte_counts {
     // prefetched = used + wasted; of what was wasted, cut_off: it was ended before it had arrived.
     uint64_t prefetched = 0, prefetch_used = 0, prefetch_wasted = 0, prefetch_cut_off = 0;
     uint64_t prefetch_late = 0;  // of what was used: still under way when it was asked for
-    uint64_t behind = 0;         // into the cache, for later steps, with nobody waiting
+    uint64_t behind = 0;         // into the cache, as a dispatch policy said, with nobody waiting
 };
 
 struct layer_report {

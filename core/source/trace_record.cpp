@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
 
 namespace moorage::core {
 
@@ -18,8 +17,10 @@ void trace_recorder::step(const moorage_step &view, const pass &tokens, source &
     const size_t count = tokens.tokens.size();
     if (view.layer == 0) {
         first_ = tokens_.size();
-        for (const pass_token &token : tokens.tokens)
-            tokens_.push_back({token.request, token.position, token.token_id});
+        for (const pass_token &token : tokens.tokens) {
+            tokens_.push_back({token.request, token.position, token.token_id, token.again});
+            count_ += !token.again;
+        }
         const size_t cells = tokens_.size() * layers_;
         chosen_.resize(cells * top_k_);
         weights_.resize(cells * top_k_);
@@ -64,14 +65,15 @@ void trace_recorder::predict(const pass &tokens, uint32_t layer, source &from) {
 
 trace_data trace_recorder::finish() const {
     assert(!tokens_.empty());
-    std::vector<uint64_t> order(tokens_.size());
-    std::iota(order.begin(), order.end(), uint64_t{0});
+    std::vector<uint64_t> order;
+    for (uint64_t token = 0; token < tokens_.size(); ++token)
+        if (!tokens_[token].again) order.push_back(token);
     std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
         return tokens_[a].request != tokens_[b].request ? tokens_[a].request < tokens_[b].request
                                                         : tokens_[a].position < tokens_[b].position;
     });
     trace_data data;
-    data.tokens = tokens_.size();
+    data.tokens = count_;
     data.layers = layers_;
     data.experts = experts_;
     data.top_k = top_k_;

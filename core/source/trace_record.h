@@ -6,7 +6,8 @@
 //
 // Tokens are put in the order of requests, whatever batches they came in. Predictions of layer l
 // are those made one layer before; of the first layer, those made at the last layer of the token
-// before (a request's first token has none: experts 0, 1, ... with score 0).
+// before (a request's first token has none: experts 0, 1, ... with score 0). What is computed again
+// (pass_token::again) is in the trace once, as it was first.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +26,21 @@ public:
     void step(const moorage_step &view, const pass &tokens, source &from) override;
     // The trace; metadata is the caller's to add. Requires: at least one pass was seen.
     trace_data finish() const;
-    uint64_t tokens() const { return tokens_.size(); }
+    uint64_t tokens() const { return count_; }
 
 private:
     struct token_record {
         uint64_t request;
         uint32_t position;
         int32_t id;
+        bool again;
     };
     uint64_t cell(uint64_t token, uint32_t layer) const { return token * layers_ + layer; }
     void predict(const pass &tokens, uint32_t layer, source &from);
 
     uint32_t layers_, experts_, top_k_, predictions_;
     uint64_t first_ = 0;  // token of the pass under way
+    uint64_t count_ = 0;  // tokens but those computed again
     std::vector<token_record> tokens_;
     // In the order of passes: [token, layer, ...]; next_*: for the first layer of the token after.
     std::vector<uint16_t> chosen_, predicted_, next_predicted_;

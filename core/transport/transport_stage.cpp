@@ -10,6 +10,7 @@ namespace moorage::core {
 int32_t cause_of(owner of) {
     switch (of) {
         case owner::prefetch:
+        case owner::slot_prefetch:
         case owner::behind:
             return MOORAGE_PREFETCH;
         case owner::fill:
@@ -22,7 +23,9 @@ int32_t cause_of(owner of) {
 }
 
 // Whose bytes nobody waits for: they are no backlog of demand.
-static bool is_ahead(owner of) { return of == owner::prefetch || of == owner::behind; }
+static bool is_ahead(owner of) {
+    return of == owner::prefetch || of == owner::slot_prefetch || of == owner::behind;
+}
 
 transport_stage::transport_stage(instance &policy, executor &where, fault_log &faults,
                                  uint32_t transfers_max, uint32_t layers, uint32_t experts)
@@ -63,8 +66,7 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
 // The policy learns of what there is to be sent. Not read from the record: a copy of what has just
 // been stored there, in wider pieces, waits for the stores.
 void transport_stage::offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes) {
-    const moorage_transfer transfer{sizeof(transfer), 0,    id,    link,
-                                    cause_of(of),     page, bytes};
+    const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause_of(of), page, bytes};
     policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
     pump(link);
 }

@@ -15,10 +15,11 @@
 
 namespace moorage::core {
 
-// Who asked for a transfer, and is told when it ends: the step under way, a prefetch, a load that
-// no step waits for, the first content of the caches, another home. As the report counts bytes.
-enum class owner : uint8_t { demand, prefetch, behind, fill, serve };
-inline constexpr size_t owner_count = 5;
+// Who asked for a transfer, and is told when it ends: the step under way, a prefetch into the
+// buffer, one into a slot, a load that no step waits for, the first content of the caches, another
+// home. As the report counts bytes, for which both kinds of prefetch are one.
+enum class owner : uint8_t { demand, prefetch, slot_prefetch, behind, fill, serve };
+inline constexpr size_t owner_count = 6;
 int32_t cause_of(owner of);  // as policies are told: MOORAGE_DEMAND ...
 
 // The store that loads come from, where it does not hold everything.

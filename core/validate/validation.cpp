@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "core/base/safetensors.h"
@@ -111,6 +112,16 @@ std::vector<error_summary> validation::summaries() const {
             [&](const validated_row &row) { return static_cast<size_t>(row.of) == which; });
     add("all", [](const validated_row &) { return true; });
     return all;
+}
+
+std::vector<const validated_row *> validation::rows_beyond(double share) const {
+    const auto error = [](const validated_row *row) { return std::abs(row->ratio() - 1); };
+    std::vector<const validated_row *> beyond;
+    for (const validated_row &row : rows)
+        // Also of a row without a time, whose ratio is no number.
+        if (row.emulated() && !(error(&row) <= share)) beyond.push_back(&row);
+    std::ranges::stable_sort(beyond, std::greater<>{}, error);
+    return beyond;
 }
 
 error_summary validation::pair_summary() const {

@@ -48,6 +48,8 @@ struct validation {
     size_t emulated() const;
     // Every class that has rows, then all of them.
     std::vector<error_summary> summaries() const;
+    // Emulated rows whose ratio is further than `share` from 1, the furthest first.
+    std::vector<const validated_row *> rows_beyond(double share) const;
     // Of pairs: how far a slowdown is off, either way.
     error_summary pair_summary() const;
 };

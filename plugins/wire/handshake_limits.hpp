@@ -1,5 +1,5 @@
 // handshake_limits.hpp - how many connections may be there, be made at one time and within a
-// second: a bucket of tokens that fills at handshakes_per_s.
+// second: a bucket of turns that fills at handshakes_per_s.
 #pragma once
 
 #include <algorithm>
@@ -14,33 +14,41 @@ namespace wire {
 class handshake_limits {
 public:
     explicit handshake_limits(const moorage_wire_limits &of)
-        : of_(of), tokens_(of.handshakes_per_s) {}
+        : of_(of), turns_(of.handshakes_per_s) {}
 
+    // Why no more than the `open` that are there may be; empty: one more may.
+    std::string refuses(size_t open) const {
+        if (open < of_.connections_max) return {};
+        return limit(of_.connections_max, " connections are there, the most it has");
+    }
     // Why none may begin now, with `open` that are there and `being_made`; empty: one does.
     std::string refuses(size_t open, size_t being_made) {
-        const auto now = clock::now();
-        const double rate = of_.handshakes_per_s;
-        tokens_ += std::chrono::duration<double>(now - counted_).count() * rate;
-        tokens_ = std::min(tokens_, rate);
-        counted_ = now;
-        const auto limit = [](uint32_t count, const char *what) {
-            return std::to_string(count) + what;
-        };
-        if (open + being_made >= of_.connections_max)
-            return limit(of_.connections_max, " connections are there, the most it has");
+        if (std::string why = refuses(open + being_made); !why.empty()) return why;
         if (being_made >= of_.handshakes_max)
             return limit(of_.handshakes_max, " connections are being made, the most at one time");
-        if (tokens_ < 1)
-            return limit(of_.handshakes_per_s,
-                         " connections were made within a second, the most it makes");
-        tokens_ -= 1;
-        return {};
+        if (take_turn()) return {};
+        return limit(of_.handshakes_per_s,
+                     " connections were made within a second, the most it makes");
+    }
+    // False: as many have begun within a second as may.
+    bool take_turn() {
+        const auto now = clock::now();
+        const double rate = of_.handshakes_per_s;
+        turns_ += std::chrono::duration<double>(now - counted_).count() * rate;
+        turns_ = std::min(turns_, rate);
+        counted_ = now;
+        if (turns_ < 1) return false;
+        turns_ -= 1;
+        return true;
     }
 
 private:
+    static std::string limit(uint32_t count, const char *what) {
+        return std::to_string(count) + what;
+    }
     using clock = std::chrono::steady_clock;
     const moorage_wire_limits of_;
-    double tokens_;
+    double turns_;
     clock::time_point counted_ = clock::now();
 };
 

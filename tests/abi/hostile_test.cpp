@@ -18,53 +18,13 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "tests/abi/hostile_program.h"
 #include "tests/sanitizers.h"
 #include "tests/skip.h"
 
 namespace {
 
-namespace fs = std::filesystem;
-using moorage::core::json;
-
-const fs::path build = MOORAGE_BINARY_DIR, source = MOORAGE_SOURCE_DIR;
-
-std::string text_of(const fs::path &file) {
-    std::ostringstream all;
-    all << std::ifstream(file).rdbuf();
-    return all.str();
-}
-
-struct outcome {
-    int code = -1;  // of the program
-    std::string text, errors;
-    json figures;
-};
-
-// "moorage ARGUMENTS --json F", with `before` in front (of the environment).
-outcome program(const std::string &arguments, const std::string &before = "") {
-    const fs::path base =
-        fs::temp_directory_path() / ("moorage-hostile-" + std::to_string(getpid()));
-    const std::string json_file = base.string() + ".json", errors = base.string() + ".err",
-                      text = base.string() + ".txt";
-    const std::string command = before + " '" + (build / "bin/moorage").string() + "' " +
-                                arguments + " --json " + json_file + " > " + text + " 2> " + errors;
-    const int state = std::system(command.c_str());
-    outcome done;
-    done.code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
-    done.text = text_of(text);
-    done.errors = text_of(errors);
-    done.figures = json::parse(text_of(json_file), nullptr, false);
-    for (const std::string &file : {json_file, errors, text}) fs::remove(file);
-    return done;
-}
-
-const std::string hostile = (build / "hostile/hostile").string();
-const std::string door = (build / "hostile/door/door.so").string();
-
-// 12 tokens through 24 layers whose experts do not fit.
-const std::string few_tokens = "'" + (source / "configs/quickstart.toml").string() +
-                               "' --set run.tokens=12 --set memory.experts=144";
-const std::string buffered = few_tokens + " --set memory.buffer_experts=4";
+using namespace hostile_program;
 
 // A run of a few tokens with the hostile policy in the place of `stage`.
 std::string run_with(const std::string &stage, const std::string &call, const std::string &deed) {
@@ -156,7 +116,8 @@ const way_to_die ways[] = {
     {"loop", 0, 0, "did not return within 300 ms (plugins.call_limit_ms)", true},
     {"sleep", 0, 0, "did not return within 300 ms", true},
     {"deaf", 0, 0, "did not return within 300 ms", true},
-    {"stop", 0, 0, "did not return within 300 ms", true},
+    {"stop", SIGKILL, 0, "stopped the process in "},
+    {"stop_traced", SIGKILL, 0, "stopped the process in "},
     {"deadlock", 0, 0, "did not return within 300 ms", true},
 };
 

@@ -39,9 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     volatile uint64_t sum = 0;
     for (const tensor &one : parsed->tensors) {
         require(names.insert(one.name).second);
-        uint64_t bytes = bytes_of(one.type);
-        for (const uint64_t dimension : one.shape) bytes *= dimension;
-        require(bytes == one.bytes.size());
+        uint64_t bits = bits_of(one.type);
+        for (const uint64_t dimension : one.shape) bits *= dimension;
+        require(bits == 8 * one.bytes.size());
         require(one.bytes.data() >= file.data());
         require(one.bytes.data() + one.bytes.size() <= file.data() + file.size());
         require(end == nullptr || one.bytes.data() == end);

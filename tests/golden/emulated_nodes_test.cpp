@@ -134,7 +134,7 @@ public:
         config.profile = "host";
         config.model = on.config.model;
         config.threads = 1;
-        config.stop = false;
+        config.stop.at_model_ends = false;
         const auto setup = set_up_node(config, "s0", on.shared);
         if (!setup) FAIL(setup.failure().text);
         loop_hub hub;

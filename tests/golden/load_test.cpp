@@ -163,6 +163,28 @@ TEST_CASE("a home that says nothing is late, and hears that nobody waits") {
     CHECK(mute.asked().under_way == 0);
 }
 
+TEST_CASE("a home that answers no ping is told from one that has not come to a request yet") {
+    node_bench on("olmoe"), bench("olmoe");
+    const node_plan plan = plan_of(*on.of, 1, all_at(on, {0}));
+    for (const bool stopped : {true, false}) {
+        CAPTURE(stopped);
+        loop_hub hub;
+        running_home home(bench, hub, plan, 0, true, [&](said &what) {
+            const bool pong = what.header.kind == message_kind::pong;
+            return what.header.kind != message_kind::tokens && !(stopped && pong);
+        });
+        const auto outcomes =
+            load_over(hub, plan, {request_to(0, {1, 2, 3}, 60)},
+                      {.patience_ns = 3'000'000'000, .silence_ns = 1'500'000'000});
+        CHECK(outcomes[0].how == load_end::late);
+        CHECK(outcomes[0].text == (stopped ? "its home has not answered a ping for 1 s; it is "
+                                             "stopped or hung"
+                                           : "nothing came for 3 s"));
+        home.stop();
+        CHECK(home.asked().under_way == 0);
+    }
+}
+
 TEST_CASE("a home takes only as many as may wait") {
     node_bench on("olmoe");
     const node_plan plan = plan_of(*on.of, 1, all_at(on, {0}));

@@ -421,7 +421,7 @@ TEST_CASE("no file of the source is written over, whatever its name") {
     };
     write_file(first,
                with_keys(read_file(quantised / "models/qwen3moe-tied-iq4_nl.gguf"), part(0)));
-    write_file(second, part(1).floats("further", {4}).make());
+    write_file(second, part(1).floats("v.further", {4}).make());
     fs::create_hard_link(second, link);
     const std::string before = read_file(second);
     for (const fs::path &out : {first, second, link}) {

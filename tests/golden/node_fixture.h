@@ -123,7 +123,7 @@ public:
         config.profile = "host";
         config.model = golden_path(name);
         config.threads = 1;
-        config.stop = false;
+        config.stop.at_model_ends = false;
         auto opened = shared.open_model(config.model);
         REQUIRE(opened.ok());
         of = (*opened)->of.get();

@@ -12,6 +12,9 @@
 // --shape, all that fit. The bound is
 // the longer of what the GPU must read of its memory and of what had to cross the link, as if both
 // overlapped without a gap.
+//
+// No time is printed of tokens that reached too few experts (expert_spread.h), nor of slots for
+// some of the experts where nothing was evicted or left to the CPU: that would be no offloading.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -20,10 +23,12 @@
 #include "core/execute/cuda/cuda_measure.h"
 #include "core/execute/cpu/forward.h"
 #include "core/execute/executor_drive.h"
+#include "tests/expert_spread.h"
 
 namespace {
 
 using namespace moorage::core;
+using moorage::test::expert_spread;
 
 struct shape {
     const char *name, *config;
@@ -79,9 +84,16 @@ pass decode_pass(uint32_t position) {
     return out;
 }
 
+// So many tokens, one at a time; `position` is the first one's, and then that behind the last.
+status decode(executor_drive &drive, uint32_t &position, uint32_t tokens) {
+    for (uint32_t i = 0; i < tokens; ++i)
+        if (const status done = drive.run(decode_pass(position++)); !done) return done;
+    return success();
+}
+
 void print_result(const std::string &name, const model &of, const request &asked,
-                  const executor_drive &drive, const device_rates &rates, double seconds,
-                  const busy_ns &busy) {
+                  const executor_drive &drive, const expert_spread &spread,
+                  const device_rates &rates, double seconds, const busy_ns &busy) {
     const model_sizes &sizes = of.sizes();
     const double tokens = asked.tokens;
     const auto layers = static_cast<double>(of.config().moe_layers().size());
@@ -94,7 +106,7 @@ void print_result(const std::string &name, const model &of, const request &asked
     const double bound_s = asked.cached == 0 ? read_s : std::max(read_s, copied_s);
     std::printf(
         "%-18s slots %-6u %8.3f ms a token, bound %8.3f ms (%s), %5.1f %% of it; hits %.3f,"
-        " gpu busy %.2f ms, h2d %.2f ms, cpu %.2f ms, stall %.2f ms\n",
+        " gpu busy %.2f ms, h2d %.2f ms, cpu %.2f ms, stall %.2f ms; %llu evicted, %s\n",
         name.c_str(), static_cast<uint32_t>(drive.places.rows_total() / drive.places.rows()),
         seconds / tokens * 1e3, bound_s * 1e3, copied_s > read_s ? "link" : "memory",
         bound_s / (seconds / tokens) * 100,
@@ -102,15 +114,27 @@ void print_result(const std::string &name, const model &of, const request &asked
             static_cast<double>(drive.hits + drive.misses + drive.on_cpu),
         static_cast<double>(busy.gpu) / tokens / 1e6, static_cast<double>(busy.h2d) / tokens / 1e6,
         static_cast<double>(busy.cpu) / tokens / 1e6,
-        static_cast<double>(busy.stall) / tokens / 1e6);
+        static_cast<double>(busy.stall) / tokens / 1e6,
+        static_cast<unsigned long long>(drive.evicted), spread.text().c_str());
+}
+
+// Why a time would not be of what it is called; empty: it is.
+std::string refusal(const request &asked, const executor_drive &drive,
+                    const expert_spread &spread) {
+    if (const status sound = spread.check(); !sound) return sound.failure().text;
+    if (asked.cached == 0 || drive.evicted + drive.on_cpu != 0) return {};
+    return "no figure: nothing was evicted and nothing left to the CPU, so nothing is offloaded; "
+           "lower --cached";
 }
 
 // Milliseconds of a prompt's pass, the second of two: the first loads what it needs.
-result<double> prompt_ms(executor_drive &drive, uint32_t tokens) {
+result<double> prompt_ms(executor_drive &drive, expert_spread &spread, uint32_t tokens) {
     std::vector<int32_t> ids(tokens);
     for (uint32_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(1 + i * 7919 % 1000);
     const pass prompt = prompt_pass(ids, 0, 0, false);
+    spread.forget();
     if (const status done = drive.run(prompt); !done) return done.failure();
+    if (const status sound = spread.check(); !sound) return sound.failure();
     const auto begun = std::chrono::steady_clock::now();
     if (const status done = drive.run(prompt); !done) return done.failure();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() * 1e3;
@@ -120,10 +144,16 @@ std::string run(const std::string &name, const model &of, const request &asked,
                 const device_rates &rates) {
     const bool own = !asked.file.empty();
     const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts;
-    executor_drive drive(of, {.slots = asked.cached ? asked.cached : pages,
-                              .cpu_share = asked.cpu_share,
-                              .random_routing = !own,
-                              .seed = 7});
+    expert_spread spread(static_cast<uint32_t>(of.config().moe_layers().size()),
+                         of.config().experts, of.config().top_k);
+    drive_options how{.slots = asked.cached ? asked.cached : pages,
+                      .cpu_share = asked.cpu_share,
+                      .random_routing = !own,
+                      .seed = 7};
+    how.chose = [&](uint32_t layer, std::span<const uint32_t> chosen) {
+        spread.add(layer, chosen);
+    };
+    executor_drive drive(of, how);
     gpu_executor_options options;
     options.of = &of;
     options.limits.context_max = 4096;
@@ -144,28 +174,29 @@ std::string run(const std::string &name, const model &of, const request &asked,
     // Until all experts have been asked for once where they fit, and launches are recorded.
     uint32_t position = 0;
     if (own) {
-        const auto took = prompt_ms(drive, asked.prompt);
+        const auto took = prompt_ms(drive, spread, asked.prompt);
         if (!took) return took.failure().text;
-        std::printf("%-18s prompt of %u tokens: %.2f ms\n", name.c_str(), asked.prompt, *took);
+        std::printf("%-18s prompt of %u tokens: %.2f ms; %s\n", name.c_str(), asked.prompt, *took,
+                    spread.text().c_str());
         position = asked.prompt;
     }
     const uint32_t warm = asked.warm ? asked.warm : asked.cached || own ? 32 : 1200;
     if (asked.position > warm) position = asked.position - warm;
-    for (uint32_t i = 0; i < warm; ++i)
-        if (const status done = drive.run(decode_pass(position++)); !done)
-            return done.failure().text;
-    drive.hits = drive.misses = drive.on_cpu = 0;
+    if (const status done = decode(drive, position, warm); !done) return done.failure().text;
+    drive.hits = drive.misses = drive.on_cpu = drive.evicted = 0;
+    spread.forget();
     const busy_ns before = made->where->busy();
     const auto begun = std::chrono::steady_clock::now();
-    for (uint32_t i = 0; i < asked.tokens; ++i)
-        if (const status done = drive.run(decode_pass(position++)); !done)
-            return done.failure().text;
+    if (const status done = decode(drive, position, asked.tokens); !done)
+        return done.failure().text;
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
     busy_ns busy = made->where->busy();
     busy.gpu -= before.gpu, busy.h2d -= before.h2d, busy.cpu -= before.cpu;
     busy.stall -= before.stall;
-    if (!asked.profiled) print_result(name, of, asked, drive, rates, taken.count(), busy);
-    return {};
+    const std::string refused = refusal(asked, drive, spread);
+    if (refused.empty() && !asked.profiled)
+        print_result(name, of, asked, drive, spread, rates, taken.count(), busy);
+    return refused;
 }
 
 std::string run_shape(const shape &of_shape, const request &asked, const device_rates &rates) {

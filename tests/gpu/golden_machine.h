@@ -81,7 +81,7 @@ inline golden_outcome run_golden(const model &of, const golden_data &golden,
     auto made = make_golden_machine(options, on_cpu);
     if (!made) return {0, 0, made.failure().text};
     drive.use(*made->where, *made->results);
-    const auto report = check_golden(golden, drive, *made->results);
+    const auto report = check_golden(golden, drive, *made->results, of.config().rope);
     if (!report) return {0, 0, report.failure().text};
     return {report->logits_error, report->greedy_equal, ""};
 }

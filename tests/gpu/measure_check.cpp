@@ -125,6 +125,16 @@ TEST_CASE("the host beside the GPU is measured too") {
     CHECK(machine().cpu_expert_bytes_per_s > 1e8);
     CHECK(machine().cpu_operations_per_s > 1e8);
     CHECK(machine().cpu_expert_seconds >= 0);
+    // An expert of four, in four sizes, of which the profile's figures are the line.
+    const std::vector<timed> &on_cpu = machine().cpu_experts;
+    REQUIRE(on_cpu.size() == 4);
+    for (size_t i = 0; i < on_cpu.size(); ++i) {
+        CHECK(on_cpu[i].amount == 6.0 * 2048 * (176 << i));
+        CHECK(on_cpu[i].seconds > 0);
+    }
+    const line_fit line = fit_line(on_cpu);
+    CHECK(machine().cpu_expert_seconds == line.constant);
+    if (line.slope > 0) CHECK(machine().cpu_expert_bytes_per_s == 1 / line.slope);
     CHECK(machine().together_bytes_per_s > 0);
 }
 

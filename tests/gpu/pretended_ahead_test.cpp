@@ -149,7 +149,8 @@ TEST_CASE("a pass that is given up leaves nothing to the next one") {
     for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
     // The next layer's attention is under way.
     for (uint32_t i = 0; i < k; ++i) run.drive.places.release(i, MOORAGE_SEGMENT(0, 2));
-    const auto report = check_golden(run.golden.data, run.drive, *run.machine.results);
+    const auto report = check_golden(run.golden.data, run.drive, *run.machine.results,
+                                     run.golden.of->config().rope);
     REQUIRE(report.ok());
     CHECK(report->logits_error <= golden_error_max);
     CHECK(report->greedy_equal == run.golden.data.greedy.size());

@@ -1,6 +1,7 @@
 // pretended_limits_test.cpp - goal: what the executor launches is within the limits of every GPU,
 // or refused with the sizes. Method: random models whose heads are as wide as they may be, over the
 // pretended GPU of each kind, against the executor of the CPU with the same choice of experts.
+#include "core/execute/gpu/gpu_memory.h"
 #include "tests/gpu/pretended_fixture.h"
 
 namespace pretended_limits_test {
@@ -98,6 +99,58 @@ TEST_CASE("more experts of few tokens than a launch has arguments for") {
     const auto of = grouped(64, 96);  // 24 choices of 12 tokens, most of them of one expert each
     check(*of, true, "sm_80");
     check(*of, false, "sm_90");
+}
+
+// What a run on that GPU says before it begins.
+static std::string refusal(const pretended::settings &gpu, uint32_t tokens_max = 12) {
+    pretended::begin(gpu);
+    const auto of = grouped(64);
+    executor_drive drive(*of, {.slots = 16});
+    gpu_executor_options options;
+    options.of = of.get();
+    options.places = &drive.places;
+    options.limits = {.tokens_max = tokens_max, .context_max = 16};
+    options.transfers_max = drive.transfers_max();
+    const auto made = make_cuda_executor(options);
+    return made ? "" : made.failure().text;
+}
+
+TEST_CASE("a GPU that the kernels are not for is refused before anything is brought there") {
+    CHECK(
+        refusal({.gpu = "sm_75"}) ==
+        "pretended GPU is sm_75, and the kernels need sm_80 or newer; set executor to cpu, or take "
+        "a newer GPU");
+    CHECK(pretended::calls("cudaMalloc") == 0);
+    CHECK(pretended::calls("cudaMemcpy") == 0);
+    CHECK(pretended::calls("cudaHostAlloc") == 0);
+    // Machine code of a newer one alone.
+    CHECK(
+        refusal({.gpu = "sm_80", .compiled_for = 90}) ==
+        "pretended GPU is sm_80, and this program's kernels are compiled for other GPUs (80-real "
+        "86-real 89-real 90); build it with -DCMAKE_CUDA_ARCHITECTURES=80, or set executor to cpu");
+    CHECK(pretended::calls("cudaMalloc") == 0);
+    // Intermediate code of an older one, which the driver would compile.
+    CHECK(
+        refusal({.gpu = "sm_90", .compiled_for = 75}) ==
+        "pretended GPU is sm_90, and this program's kernels are compiled for sm_75; build it with "
+        "-DCMAKE_CUDA_ARCHITECTURES=90, or set executor to cpu");
+    CHECK(pretended::calls("cudaMalloc") == 0);
+    CHECK(refusal({.gpu = "sm_80", .fail_call = "cudaFuncGetAttributes", .fail_at = 1})
+              .starts_with("cuda: cudaFuncGetAttributes(&about, any_kernel()) at core/execute/cuda/"
+                           "cuda_device.cpp:"));
+    for (const char *gpu : gpus) CHECK(refusal({.gpu = gpu}) == "");
+    CHECK(refusal({.gpu = "sm_90", .compiled_for = 80}) == "");
+}
+
+// A grid has up to 65,535 blocks along its second and third side (CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability").
+TEST_CASE("passes of more tokens than a grid has blocks are refused before anything is brought") {
+    CHECK(refusal({.gpu = "sm_90"}, 65536) ==
+          "executor cuda computes up to 65535 tokens in a pass, this run has passes of 65536; set "
+          "run.prefill (for decoding run.batch) to at most 65535");
+    CHECK(pretended::calls("cudaMalloc") == 0);
+    CHECK(gpu::check_pass({.tokens_max = 65535}, "cuda").ok());
+    CHECK_FALSE(gpu::check_pass({.tokens_max = UINT32_MAX}, "cuda").ok());
 }
 
 TEST_CASE("what does not fit in a block's shared memory is refused with the sizes") {

@@ -262,25 +262,37 @@ class Cluster:
             return None
 
     def tell(self, name, what):
+        """To the node and its supervisor, which are a group."""
         if name in self.nodes:
-            os.kill(self.nodes[name].pid, what)
+            os.killpg(self.nodes[name].pid, what)
+
+    def process(self, name):
+        """The process that serves: the child of the one that was started."""
+        pid = self.nodes[name].pid
+        while True:
+            with open(f"/proc/{pid}/task/{pid}/children") as file:
+                children = file.read().split()
+            if not children:
+                return pid
+            pid = int(children[0])
 
     def kill(self, name, what=signal.SIGKILL):
         node = self.nodes.pop(name)
         if node.poll() is None:  # else it has ended by itself
-            os.kill(node.pid, signal.SIGCONT)
-            os.kill(node.pid, what)
+            os.killpg(node.pid, signal.SIGCONT)
+            # A process that dies takes its supervisor along, and the other way round.
+            os.killpg(node.pid, what) if what == signal.SIGKILL else os.kill(node.pid, what)
         return node.wait()
 
     def rss_kib(self, name):
         try:
-            with open(f"/proc/{self.nodes[name].pid}/status") as file:
+            with open(f"/proc/{self.process(name)}/status") as file:
                 return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
         except (OSError, KeyError, StopIteration):
             return 0
 
     def descriptors(self, name):
-        return len(os.listdir(f"/proc/{self.nodes[name].pid}/fd"))
+        return len(os.listdir(f"/proc/{self.process(name)}/fd"))
 
     def begin_load(self, *more):
         answers = os.path.join(self.folder, f"answers{random.random()}")

@@ -13,11 +13,13 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "core/execute/cpu/forward.h"
 #include "core/execute/cpu/machine_speed.h"
 #include "core/pipeline/run.h"
+#include "tests/expert_spread.h"
 
 namespace {
 
@@ -80,6 +82,27 @@ std::unique_ptr<model> demo() {
     return opened ? std::move(opened).value() : nullptr;
 }
 
+// Counts what the passes of `run` choose. Random routers have to spread over the experts, else what
+// is timed is a few of them; a trained model's are as they are.
+class watched_spread {
+public:
+    watched_spread(forward &run, const model &of)
+        : spread_(static_cast<uint32_t>(of.config().moe_layers().size()), of.config().experts,
+                  of.config().top_k) {
+        run.watch([this](uint32_t layer, std::span<const uint32_t> chosen) {
+            spread_.add(layer, chosen);
+        });
+    }
+    void report(benchmark::State &state, bool random) const {
+        state.counters["distinct_experts"] = spread_.least();
+        const status sound = spread_.check();
+        if (random && !sound) state.SkipWithError(sound.failure().text.c_str());
+    }
+
+private:
+    moorage::test::expert_spread spread_;
+};
+
 std::vector<int32_t> some_ids(const model &of, size_t count) {
     std::vector<int32_t> ids(count);
     for (size_t i = 0; i < count; ++i)
@@ -96,6 +119,7 @@ void decode(benchmark::State &state, std::unique_ptr<model> (*open)()) {
         cpu_model::create(*of, bounds().pool, {.tokens_max = 32, .context_max = 32 + steps});
     if (!compute) return state.SkipWithError(compute.failure().text.c_str());
     forward run(**compute, *of);
+    const watched_spread spread(run, *of);
     const std::vector<int32_t> ids = some_ids(*of, 32 + steps);
     std::vector<double> seconds;
     for (auto _ : state) {
@@ -117,6 +141,7 @@ void decode(benchmark::State &state, std::unique_ptr<model> (*open)()) {
     state.counters["us_per_token"] = median * 1e6;
     state.counters["GB_per_s"] = rate / 1e9;
     state.counters["of_bandwidth"] = rate / bounds().bytes_per_second;
+    spread.report(state, open == slice);
 }
 
 void prefill(benchmark::State &state, std::unique_ptr<model> (*open)()) {
@@ -127,6 +152,7 @@ void prefill(benchmark::State &state, std::unique_ptr<model> (*open)()) {
         cpu_model::create(*of, bounds().pool, {.tokens_max = tokens, .context_max = tokens});
     if (!compute) return state.SkipWithError(compute.failure().text.c_str());
     forward run(**compute, *of);
+    const watched_spread spread(run, *of);
     const std::vector<int32_t> ids = some_ids(*of, tokens);
     std::vector<double> seconds;
     for (auto _ : state) {
@@ -145,6 +171,7 @@ void prefill(benchmark::State &state, std::unique_ptr<model> (*open)()) {
     state.counters["tokens_per_s"] = tokens / seconds[seconds.size() / 2];
     state.counters["GFLOP_per_s"] = rate / 1e9;
     state.counters["of_peak"] = rate / bounds().flops_per_second;
+    spread.report(state, open == slice);
 }
 
 // The same through the pipeline, policies and report included.
@@ -158,7 +185,7 @@ void decode_run(benchmark::State &state) {
     config.prompts = {"The president said that the"};
     config.max_tokens = 400;
     config.prefill = 512;
-    config.stop = false;
+    config.stop.at_model_ends = false;
     config.threads = threads_wanted();
     if (!shared.scan({}).ok()) return state.SkipWithError("no policies");
     std::vector<double> tpot_ms;

@@ -9,12 +9,13 @@
 //
 // run prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same of
 // TOKENS further ones, bytes of weights read for each of those, bytes per second that this machine
-// reads memory at just then. words prints how many the vocabulary has. errors reads prompts of
-// LENGTH ids from a file and prints how far fast arithmetic and the logits that llama_logits wrote
-// are from exact arithmetic (as tests/golden/quantised_test does), after how many of the prompts
-// the TOKENS likeliest tokens of either are those of exact arithmetic, after how many they are the
-// same in both, and by how much, at most, a token that parts from exact arithmetic's is less likely
-// in it.
+// reads memory at just then, and the fewest distinct experts that a layer had of the prompt and of
+// the further tokens; it refuses routers that do not spread (expert_spread.h). words prints how
+// many the vocabulary has. errors reads prompts of LENGTH ids from a file and prints how far fast
+// arithmetic and the logits that llama_logits wrote are from exact arithmetic (as
+// tests/golden/quantised_test does), after how many of the prompts the TOKENS likeliest tokens of
+// either are those of exact arithmetic, after how many they are the same in both, and by how much,
+// at most, a token that parts from exact arithmetic's is less likely in it.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -26,7 +27,6 @@
 #include <fstream>
 #include <memory>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -35,172 +35,13 @@
 #include "core/execute/cpu/machine_speed.h"
 #include "core/model/model.h"
 #include "core/source/sampler.h"
+#include "tests/expert_spread.h"
+#include "tests/random_gguf.h"
 #include "tests/squared_error.h"
-#include "tests/unit/gguf_files.h"
 
 namespace {
 
 using namespace moorage::core;
-
-constexpr uint32_t hidden = 2048, heads = 16, experts = 60, top_k = 4, intermediate = 1408,
-                   shared = 5632, vocabulary = 32768;
-
-struct recipe {
-    const char *name;
-    weight_type most, output;
-    // Of rows whose length blocks of 256 do not divide: of the first layer and of the others.
-    weight_type odd_first, odd;
-};
-constexpr recipe recipes[] = {
-    {"bf16", weight_type::bf16, weight_type::bf16, weight_type::bf16, weight_type::bf16},
-    {"q8_0", weight_type::q8_0, weight_type::q8_0, weight_type::q8_0, weight_type::q8_0},
-    {"q4_0", weight_type::q4_0, weight_type::q6_k, weight_type::q4_0, weight_type::q4_0},
-    {"q4_k_m", weight_type::q4_k, weight_type::q6_k, weight_type::q8_0, weight_type::q5_0},
-    {"q6_k", weight_type::q6_k, weight_type::q6_k, weight_type::q8_0, weight_type::q8_0},
-    {"mxfp4", weight_type::mxfp4_gguf, weight_type::q8_0, weight_type::mxfp4_gguf,
-     weight_type::mxfp4_gguf},
-};
-
-// Random codes under scales that keep values near 1 / sqrt(columns).
-class writer {
-public:
-    writer(const recipe &of, const std::string &path, uint32_t layers)
-        : of_(of), layers_(layers), out_(path, std::ios::binary) {}
-    bool operator()() {
-        keys();
-        walk([&](const std::string &name, const std::vector<uint64_t> &shape, weight_type type) {
-            uint64_t rows = 1;
-            for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
-            const uint64_t bytes = rows * bytes_of_columns(type, static_cast<uint32_t>(shape[0]));
-            made_.tensors.push_back(
-                {name, shape, format_of(type).gguf_id, made_.data_bytes, bytes});
-            made_.data_bytes += (bytes + 31) / 32 * 32;
-        });
-        const uint64_t data = std::exchange(made_.data_bytes, 0);
-        const std::vector<std::byte> head = made_.make();
-        made_.data_bytes = data;
-        out_.write(reinterpret_cast<const char *>(head.data()),
-                   static_cast<std::streamsize>(head.size()));
-        walk([&](const std::string &, const std::vector<uint64_t> &shape, weight_type type) {
-            uint64_t rows = 1;
-            for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
-            tensor(type, rows, static_cast<uint32_t>(shape[0]));
-        });
-        return bool(out_);
-    }
-
-private:
-    void keys() {
-        const std::string own = "qwen2moe.";
-        made_.text("general.architecture", "qwen2moe");
-        made_.number("general.quantization_version", 2).number(own + "context_length", 4096);
-        made_.number(own + "embedding_length", hidden).number(own + "block_count", layers_);
-        made_.number(own + "vocab_size", vocabulary).number(own + "feed_forward_length", shared);
-        made_.number(own + "attention.head_count", heads);
-        made_.number(own + "attention.head_count_kv", heads);
-        made_.real(own + "attention.layer_norm_rms_epsilon", 1e-6F);
-        made_.real(own + "rope.freq_base", 1e6F);
-        made_.number(own + "expert_count", experts).number(own + "expert_used_count", top_k);
-        made_.number(own + "expert_feed_forward_length", intermediate);
-        made_.number(own + "expert_shared_feed_forward_length", shared);
-        made_.text("tokenizer.ggml.model", "none");
-    }
-    template <class Body>
-    void walk(Body &&body) const {
-        const weight_type f32 = weight_type::f32;
-        body("token_embd.weight", {hidden, vocabulary}, of_.most);
-        for (uint32_t layer = 0; layer < layers_; ++layer) {
-            const std::string at = "blk." + std::to_string(layer) + ".";
-            const weight_type odd = layer == 0 ? of_.odd_first : of_.odd;
-            body(at + "attn_norm.weight", {hidden}, f32);
-            for (const char *one : {"q", "k", "v"}) {
-                body(at + "attn_" + one + ".weight", {hidden, hidden}, of_.most);
-                body(at + "attn_" + one + ".bias", {hidden}, f32);
-            }
-            body(at + "attn_output.weight", {hidden, hidden}, of_.most);
-            body(at + "ffn_norm.weight", {hidden}, f32);
-            body(at + "ffn_gate_inp.weight", {hidden, experts}, f32);
-            body(at + "ffn_gate_exps.weight", {hidden, intermediate, experts}, of_.most);
-            body(at + "ffn_up_exps.weight", {hidden, intermediate, experts}, of_.most);
-            body(at + "ffn_down_exps.weight", {intermediate, hidden, experts}, odd);
-            body(at + "ffn_gate_shexp.weight", {hidden, shared}, of_.most);
-            body(at + "ffn_up_shexp.weight", {hidden, shared}, of_.most);
-            body(at + "ffn_down_shexp.weight", {shared, hidden}, of_.most);
-            body(at + "ffn_gate_inp_shexp.weight", {hidden}, f32);
-        }
-        body("output_norm.weight", {hidden}, f32);
-        body("output.weight", {hidden, vocabulary}, of_.output);
-    }
-    void tensor(weight_type type, uint64_t rows, uint32_t columns) {
-        const uint64_t bytes = rows * bytes_of_columns(type, columns);
-        const weight_format &format = format_of(type);
-        std::vector<std::byte> some(uint64_t{format.bytes} << 16);
-        for (size_t i = 0; i < some.size(); i += 8) {
-            const uint64_t noise = random_();
-            std::memcpy(&some[i], &noise, 8);
-        }
-        for (size_t at = 0; at < some.size(); at += format.bytes) scale(type, &some[at], columns);
-        for (uint64_t at = 0; at < bytes; at += some.size())
-            out_.write(reinterpret_cast<const char *>(some.data()),
-                       static_cast<std::streamsize>(std::min<uint64_t>(some.size(), bytes - at)));
-        const std::vector<char> rest((32 - bytes % 32) % 32);
-        out_.write(rest.data(), static_cast<std::streamsize>(rest.size()));
-    }
-    void scale(weight_type type, std::byte *block, uint32_t columns) {
-        const auto put = [&](size_t at, uint16_t half) { std::memcpy(block + at, &half, 2); };
-        const double size = 1 / std::sqrt(columns);
-        const auto small = [&](double by) {
-            // A binary16 number: 2^e, e of size * by.
-            return static_cast<uint16_t>((15 + std::lround(std::log2(size * by))) << 10);
-        };
-        switch (type) {
-            case weight_type::f32: {
-                const float value = 1;
-                std::memcpy(block, &value, 4);
-                if (columns == hidden) {
-                    const auto noise =
-                        static_cast<float>(static_cast<int32_t>(random_()) * 0x1p-31);
-                    const float one = 1 + noise / 4;
-                    std::memcpy(block, &one, 4);
-                }
-                break;
-            }
-            case weight_type::bf16: {
-                uint16_t word;
-                std::memcpy(&word, block, 2);
-                put(0, static_cast<uint16_t>((word & 0x807f) | (121 << 7)));
-                break;
-            }
-            case weight_type::q8_0:
-                put(0, small(1.0 / 64));
-                break;
-            case weight_type::q4_0:
-                put(0, small(1.0 / 4));
-                break;
-            case weight_type::q5_0:
-                put(0, small(1.0 / 8));
-                break;
-            case weight_type::q4_k:
-                put(0, small(1.0 / 128));
-                put(2, small(1.0 / 32));
-                break;
-            case weight_type::q6_k:
-                put(208, small(1.0 / 1024));
-                break;
-            case weight_type::mxfp4_gguf:
-                block[0] = std::byte{120};
-                break;
-            default:
-                break;
-        }
-    }
-
-    const recipe &of_;
-    const uint32_t layers_;
-    std::ofstream out_;
-    moorage::test::gguf_maker made_;
-    std::mt19937_64 random_{7};
-};
 
 struct clock_pair {
     double wall, processor;
@@ -243,22 +84,33 @@ int run(char **given) {
     auto compute = cpu_model::create(of, pool, limits);
     if (!compute) return std::fprintf(stderr, "%s\n", compute.failure().text.c_str()), 1;
     forward pass(**compute, of);
+    const uint32_t layers = static_cast<uint32_t>(of.config().moe_layers().size());
+    moorage::test::expert_spread spread(layers, of.config().experts, of.config().top_k);
+    pass.watch(
+        [&](uint32_t layer, std::span<const uint32_t> chosen) { spread.add(layer, chosen); });
     std::vector<int32_t> ids(prompt);
     for (uint32_t i = 0; i < prompt; ++i) ids[i] = static_cast<int32_t>(1 + i * 7919 % 32000);
     // Once before, so that every page of the file is there.
     pass(prompt_pass(ids, 0, 0, false));
+    const uint32_t of_prompt = spread.least();
+    if (const status sound = spread.check(); !sound)
+        return std::fprintf(stderr, "%s\n", sound.failure().text.c_str()), 1;
     const clock_pair begin = now();
     pass(prompt_pass(ids, 0, 0, false));
     const clock_pair middle = now();
+    spread.forget();
     for (uint32_t i = 0; i < count; ++i) {
         const int32_t next[] = {static_cast<int32_t>(1 + (prompt + i) * 104729 % 32000)};
         pass(prompt_pass(next, 0, prompt + i, false));
     }
     const clock_pair end = now();
+    if (const status sound = spread.check(); !sound)
+        return std::fprintf(stderr, "%s\n", sound.failure().text.c_str()), 1;
     const double read = measure_read_bandwidth(pool, 0.5);
-    std::printf("%.6f %.6f %.6f %.6f %.0f %.0f\n", middle.wall - begin.wall,
+    std::printf("%.6f %.6f %.6f %.6f %.0f %.0f %u %u\n", middle.wall - begin.wall,
                 middle.processor - begin.processor, end.wall - middle.wall,
-                end.processor - middle.processor, bytes_of_token(of), read);
+                end.processor - middle.processor, bytes_of_token(of), read, of_prompt,
+                spread.least());
     return 0;
 }
 
@@ -373,12 +225,12 @@ int errors(char **given) {
 
 int main(int count, char **given) {
     const std::string what = count > 1 ? given[1] : "";
-    if (what == "write" && (count == 4 || count == 5))
-        for (const recipe &one : recipes)
-            if (std::string(given[3]) == one.name) {
-                const int layers = count == 5 ? std::atoi(given[4]) : 2;
-                return writer(one, given[2], static_cast<uint32_t>(layers))() ? 0 : 1;
-            }
+    const auto *recipe = count > 3 ? moorage::test::find_recipe(given[3]) : nullptr;
+    if (what == "write" && recipe && (count == 4 || count == 5)) {
+        moorage::test::random_gguf_sizes sizes;
+        if (count == 5) sizes.layers = static_cast<uint32_t>(std::atoi(given[4]));
+        return moorage::test::random_gguf(*recipe, sizes).write(given[2]) ? 0 : 1;
+    }
     if (what == "run" && count == 7) return run(given + 2);
     if (what == "words" && count == 3) return words(given + 2);
     if (what == "errors" && count == 7) return errors(given + 2);

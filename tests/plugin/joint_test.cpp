@@ -419,6 +419,51 @@ TEST_CASE("joint: never worse than any other policy on any kind of cluster") {
     }
 }
 
+TEST_CASE("joint: every step counts against effort, and without any it returns its start") {
+    double most_over = 0;
+    for (uint64_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene;
+        if (seed % 3 == 0) {
+            slim_setting setting;
+            setting.models = {switch_base_8, switch_base_16, llava_qwen, llama_moe_4_16};
+            setting.servers = 3, setting.users = 8, setting.tokens = 24;
+            setting.server_bytes = 400'000'000 + 300'000'000 * (seed % 5);
+            setting.local_experts = 20, setting.seed = seed;
+            scene = slim_instance(setting).scene;
+        } else if (seed % 3 == 1) {
+            scene = parallel_cluster({}, seed).scene;
+        } else {
+            scene_shape shape;
+            shape.servers = 2 + seed % 4, shape.homes = 6, shape.layers = 1 + seed % 3;
+            shape.experts = 8, shape.room = 3 + seed % 9;
+            shape.top_k = {1 + static_cast<uint32_t>(seed % 3),
+                           1 + static_cast<uint32_t>(seed % 2)};
+            scene = random_scene(shape, seed);
+        }
+        double least = 0, token_s = 0;  // without effort
+        for (const uint64_t effort : {0, 20'000, 200'000, 2'000'000}) {
+            CAPTURE(effort);
+            placement_policy policy("joint", {{"effort", std::to_string(effort)}});
+            const std::vector<moorage_copy> plan = policy.plan(scene);
+            CHECK(plan_fault(scene, plan) == "");
+            const double steps = policy.facts().at("steps");
+            const latency_figures figures = figures_of(scene, plan);
+            if (effort == 0) {
+                least = steps, token_s = figures.token_s;
+                CHECK((policy.facts().at("start") == 1 || policy.facts().at("start") == 2));
+            } else {
+                CHECK(figures.token_s <= token_s * (1 + 1e-12));
+            }
+            // What making and looking at one plan takes is always taken.
+            const double allowed = std::max(static_cast<double>(effort), least);
+            most_over = std::max(most_over, (steps - allowed) / allowed);
+            CHECK(steps <= 1.05 * allowed + least);
+        }
+    }
+    MESSAGE("steps beyond effort: at most " << 100 * most_over << " %");
+}
+
 TEST_CASE("joint: equal input, equal plan") {
     placement_scene scene = parallel_cluster({}, 5).scene, edge = tiny_scene(8);
     for (placement_scene *of : {&scene, &edge}) {

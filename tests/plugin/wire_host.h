@@ -123,7 +123,8 @@ private:
 // A client that knows no manners. Blocking, with a limit of 5 s a call.
 class rude_socket {
 public:
-    explicit rude_socket(const std::string &address) {
+    // `from`: of the loopback network, the last of its four numbers.
+    explicit rude_socket(const std::string &address, uint32_t from = 1) {
         const uint16_t port =
             static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
         sockaddr_in to{};
@@ -131,6 +132,10 @@ public:
         to.sin_port = htons(port);
         to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_in own{};
+        own.sin_family = AF_INET;
+        own.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
+        REQUIRE(::bind(descriptor, reinterpret_cast<sockaddr *>(&own), sizeof(own)) == 0);
         const timeval limit{5, 0};
         ::setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
         REQUIRE(::connect(descriptor, reinterpret_cast<sockaddr *>(&to), sizeof(to)) == 0);

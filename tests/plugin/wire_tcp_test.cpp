@@ -174,31 +174,89 @@ TEST_CASE("a goodbye ends in order, and its words are only what can be printed")
     CHECK(told.words == "the peer says: full?[31m?");
 }
 
-TEST_CASE("handshakes are limited in number and in rate, and what is too many costs one event") {
+// Of a wire with 2 handshakes there are 16 places for who has not spoken (8 a handshake).
+constexpr size_t silent_places = 16;
+
+TEST_CASE("silent sockets give way to who comes, and cost one event") {
     moorage_wire_limits limits = wire_limits();
     limits.handshakes_max = 2;
-    {
-        two_nodes at(limits);
-        std::vector<std::unique_ptr<rude_socket>> peers;
-        for (int i = 0; i < 6; ++i) peers.push_back(std::make_unique<rude_socket>(at.far.address));
-        const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
-        CHECK(told.event.reason == MOORAGE_WIRE_TOO_MANY);
-        CHECK(told.words == "2 connections are being made, the most at one time");
-        CHECK(told.event.count <= 4);
-        CHECK(has(peers.back()->hear(200), "2 connections are being made"));
+    limits.connect_ns = 60'000'000'000;
+    two_nodes at(limits);
+    std::vector<std::unique_ptr<rude_socket>> silent;
+    for (size_t i = 0; i < silent_places + 4; ++i)
+        silent.push_back(std::make_unique<rude_socket>(at.far.address));
+    const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(told.event.reason == MOORAGE_WIRE_TOO_MANY);
+    CHECK(told.event.count == 4);
+    CHECK(has(told.words, "16 connections that have not greeted are there"));
+    // The oldest heard why, the others nothing yet.
+    for (size_t i = 0; i < silent.size(); ++i) {
+        CAPTURE(i);
+        char first;
+        const bool gone = ::recv(silent[i]->descriptor, &first, 1, MSG_DONTWAIT | MSG_PEEK) > 0;
+        CHECK(gone == (i < 4));
     }
-    limits = wire_limits();
-    limits.handshakes_per_s = 3;
-    two_nodes at(limits);  // that was one
-    std::set<std::string> words;
-    for (int i = 0; i < 20; ++i) rude_socket(at.far.address).reset();
-    for (int i = 0; i < 200 && words.size() < 1; ++i)
-        for (const wire_heard &one : at.far.poll())
-            if (one.event.kind == MOORAGE_WIRE_TURNED_AWAY &&
-                one.event.reason == MOORAGE_WIRE_TOO_MANY)
-                words.insert(one.words);
-    CHECK(words ==
-          std::set<std::string>{"3 connections were made within a second, the most it makes"});
+    CHECK(has(silent.front()->hear(200), "the oldest gives way"));
+    for (int i = 0; i < 8; ++i) at.greeted();
+}
+
+TEST_CASE("the network that has most of the silent sockets loses the first") {
+    moorage_wire_limits limits = wire_limits();
+    limits.handshakes_max = 2;
+    limits.connect_ns = 60'000'000'000;
+    two_nodes at(limits);
+    rude_socket oldest(at.far.address, 9);  // and the only one of its network
+    std::vector<std::unique_ptr<rude_socket>> many;
+    for (size_t i = 0; i < silent_places + 3; ++i)
+        many.push_back(std::make_unique<rude_socket>(at.far.address, 2));
+    CHECK(at.far.await(MOORAGE_WIRE_TURNED_AWAY).event.count == 4);
+    char first;
+    CHECK(::recv(oldest.descriptor, &first, 1, MSG_DONTWAIT | MSG_PEEK) < 0);
+    oldest.say(hello_frame());
+    at.far.await(MOORAGE_WIRE_ACCEPTED);
+    CHECK(oldest.hear(32) == hello_frame());
+}
+
+TEST_CASE("handshakes that stall give way to who waits for a place") {
+    moorage_wire_limits limits = wire_limits();
+    limits.handshakes_max = 2;
+    limits.connect_ns = 60'000'000'000;
+    two_nodes at(limits);
+    std::vector<std::unique_ptr<rude_socket>> half;
+    for (int i = 0; i < 6; ++i) {
+        half.push_back(std::make_unique<rude_socket>(at.far.address));
+        half.back()->say(hello_frame().substr(0, 5));
+    }
+    at.greeted();
+    for (int i = 0; i < 2; ++i) {
+        char first;
+        CHECK(::recv(half[i]->descriptor, &first, 1, 0) == 0);  // it is closed, without a word
+    }
+}
+
+TEST_CASE("handshakes begin no faster than they may; who waits for its turn in vain is told") {
+    moorage_wire_limits limits = wire_limits();
+    limits.handshakes_per_s = 1;
+    limits.connect_ns = 300'000'000;
+    two_nodes at(limits);                                              // that was one
+    for (int i = 0; i < 20; ++i) rude_socket(at.far.address).reset();  // they take no turn
+    std::vector<std::unique_ptr<rude_socket>> peers;
+    for (int i = 0; i < 6; ++i) {
+        peers.push_back(std::make_unique<rude_socket>(at.far.address));
+        peers.back()->say(hello_frame());
+    }
+    size_t in_vain = 0, accepted = 0;
+    while (in_vain + accepted < peers.size())
+        for (const wire_heard &one : at.far.poll()) {
+            accepted += one.event.kind == MOORAGE_WIRE_ACCEPTED;
+            if (one.event.kind != MOORAGE_WIRE_TURNED_AWAY ||
+                one.event.reason != MOORAGE_WIRE_TOO_MANY)
+                continue;
+            in_vain += one.event.count;
+            CHECK(has(one.words, "its turn for a handshake did not come in time"));
+        }
+    CHECK(accepted <= 3);  // one a second, beside a machine that stands still for one
+    CHECK(has(peers.back()->hear(200), "try again"));
 }
 
 TEST_CASE("who comes and goes leaves nothing behind") {

@@ -118,12 +118,38 @@ TEST_CASE("bpe: unknown characters, bytes, whole words") {
     CHECK(tokens_of(model.make({.unknown_token = "", .ignore_merges = true}), "") == "");
 }
 
-TEST_CASE("bpe: what the vocabulary lacks is named") {
+TEST_CASE("bpe: words of merges that are no tokens merge on the way to others") {
+    // ab and xy are none: a b c becomes ab c, then abc; a b d becomes ab d, which is spelled out.
+    small_model model;
+    for (const char *one : {"<unk>", "a", "b", "c", "d", "y", "abc", "<0x78>"}) model.add(one);
+    model.merges = {{"a", "b"}, {"ab", "c"}, {"x", "y"}};
+    const bpe made = model.make({.unknown_token = "<unk>", .byte_fallback = true});
+    CHECK(std::vector(made.words().hidden().begin(), made.words().hidden().end()) ==
+          strings{"ab", "x", "xy"});
+    CHECK(made.tokens() == 8);
+    CHECK(tokens_of(made, "abc") == "abc");
+    CHECK(tokens_of(made, "abd") == "a b d");
+    CHECK(tokens_of(made, "ab") == "a b");
+    CHECK(tokens_of(made, "dxy") == "d <0x78> y");  // x has a byte, and no token
+    const bpe whole = model.make({.unknown_token = "", .ignore_merges = true});
+    CHECK(tokens_of(whole, "ab") == "a b");
+    CHECK(tokens_of(whole, "x").find("no token for U+0078") != std::string::npos);
+    CHECK(tokens_of(model.make({.unknown_token = "<unk>"}), "xyd") == "<unk> y d");
+    const std::string many = [] {
+        std::string text;
+        for (int i = 0; i < 30; ++i) text += "abd";
+        return text;
+    }();
+    std::string spelt;
+    for (int i = 0; i < 30; ++i) spelt += i == 0 ? "a b d" : " a b d";
+    CHECK(tokens_of(made, many) == spelt);
     auto words = vocabulary::make({{"a", 0}, {"b", 1}});
     REQUIRE(words);
-    const auto made = bpe::make(std::move(words).value(), {{"a", "b"}}, {});
-    REQUIRE_FALSE(made);
-    CHECK(made.failure().text == "merge 0 (\"a\" and \"b\"): the vocabulary has no \"ab\"");
+    const auto named = bpe::make(std::move(words).value(), {{"a", "b"}}, {.unknown_token = "ab"});
+    CHECK_FALSE(named.ok());
+}
+
+TEST_CASE("bpe: what the vocabulary lacks is named") {
     const auto twice = vocabulary::make({{"a", 3}, {"b", 3}});
     REQUIRE_FALSE(twice);
     CHECK(twice.failure().text == "tokens \"a\" and \"b\" have the same id 3");

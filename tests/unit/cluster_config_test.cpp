@@ -115,7 +115,7 @@ TEST_CASE("the least cluster gets the documented defaults") {
     CHECK(config.servers[0].gpus == std::vector<std::string>{"a100_40gb"});
     CHECK(config.servers[1].gpus == std::vector<std::string>{"a100_40gb", "rtx_4090"});
     CHECK(config.servers[1].workload.empty());
-    CHECK(config.servers[0].expert_memory_bytes == 0);
+    CHECK_FALSE(config.servers[0].expert_memory_bytes.has_value());
     REQUIRE(config.links.size() == 1);
     CHECK(config.links[0].symmetric);
     CHECK(config.links[0].bits_per_s == 8e6);
@@ -155,12 +155,13 @@ TEST_CASE("every key is read") {
         "domains = [\"x\", \"y\"]\nrequest_first = 2\nrequest_step = 6\nzipf = 0.5\n"
         "draw_seed = 4\nper_user = true\ngroups_max = 99\npoisson_s = 2\ninput_tokens = 10\n"
         "output_tokens = 20\nthen = \"w\"\nthen_s = 30\n";
-    all.rest = cloud + "bits_per_s = 1e9\n" + radio +
-               "server_bandwidth_hz = 1e8\ngain = 2\npath_loss = 3\ndistance_min_m = 5\n"
-               "position_seed = 9\n" +
-               user +
-               "local_experts = 7\n[placement]\nplugin = \"p\"\ninterval_s = 1\nwindow_s = 2\n"
-               "migration_bytes_per_s = 3\nmigration_delay_max = 4\nplan = \"old.json\"\nown = 5\n";
+    all.rest =
+        cloud + "bits_per_s = 1e9\n" + radio +
+        "server_bandwidth_hz = 1e8\ngain = 2\npath_loss = 3\ndistance_min_m = 5\n"
+        "position_seed = 9\n" +
+        user +
+        "local_experts = 7\n[placement]\nplugin = \"p\"\ninterval_s = 1\nwindow_s = 2\n"
+        "migration_bytes_per_s = 3000\nmigration_delay_max = 4\nplan = \"old.json\"\nown = 5\n";
     const cluster_config config = accepted(all);
     CHECK(config.serial_calls);
     CHECK(config.returns_each);
@@ -205,7 +206,7 @@ TEST_CASE("every key is read") {
     CHECK(config.users[0].local_experts == 7);
     CHECK(config.interval_s == 1);
     CHECK(config.window_s == 2);
-    CHECK(config.migration_bytes_per_s == 3);
+    CHECK(config.migration_bytes_per_s == 3000);
     CHECK(config.migration_delay_max == 4);
     CHECK(config.plan == "conf/old.json");
     // What is the policy's own stays with it, and only that.
@@ -242,8 +243,8 @@ TEST_CASE("--set changes tables: of all entries, of one, of a table that the fil
     CHECK(accepted({}, {"cluster.servers.expert_memory_bytes=2.5e9"})
               .servers[1]
               .expert_memory_bytes == 2'500'000'000);
-    const cluster_config one = accepted({}, {"cluster.servers.b.expert_memory_bytes=5"});
-    CHECK(one.servers[0].expert_memory_bytes == 0);
+    const cluster_config one = accepted({}, {"cluster.servers.b.expert_memory_bytes=5 B"});
+    CHECK_FALSE(one.servers[0].expert_memory_bytes.has_value());
     CHECK(one.servers[1].expert_memory_bytes == 5);
     CHECK(accepted({}, {"cluster.links.bits_per_s=5e8"}).links[0].bits_per_s == 5e8);
     CHECK(accepted({}, {"cluster.workloads.zipf=0.3"}).workloads[0].zipf == 0.3);
@@ -362,8 +363,8 @@ TEST_CASE("mistakes in entries") {
             {"flops is given beside gpus"});
     refused(server_of("name = \"a\"\nflops = 1e12\n"), {"a is ideal and has no memory"});
     refused(server_of("name = \"a\"\nflops = -1\n"), {"flops is -1", "above 0"});
-    refused(server_of("name = \"a\"\nflops = 1\nexpert_memory_bytes = 0\n"),
-            {"expert_memory_bytes is 0"});
+    refused(server_of("name = \"a\"\nflops = 1e12\nexpert_memory_bytes = -1\n"),
+            {"expert_memory_bytes is -1"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\nexpert_memory_share = 1.5\n"),
             {"expert_memory_share is the number 1.5"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\nexpert_memory_share = 0.5\n"
@@ -377,11 +378,13 @@ TEST_CASE("mistakes in entries") {
                       "name = \"b\"\ngpus = \"x\"\ncount = 385\n"),
             {"more than 16384 entries of [[cluster.servers]]"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\nposition = [1]\n"), {"two numbers in metres"});
+    refused(server_of("name = \"a\"\ngpus = \"x\"\nposition = [-1.1e7, 0]\n"),
+            {"metres from -1e+07 to 1e+07"});
     refused(with(&description::model, "[[cluster.models]]\nname = \"m\"\nexpert_bytes = -5\n"),
             {"expert_bytes is -5"});
     refused(with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nto = \"b\"\n"),
             {"bits_per_s is not given"});
-    refused(with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nbits_per_s = 1\n"),
+    refused(with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nbits_per_s = 1e6\n"),
             {"to is not given"});
     refused(
         with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nto = \"b\"\nbits_per_s = 0\n"),
@@ -443,9 +446,9 @@ TEST_CASE("mistakes between entries") {
     refused(server_of("name = \"a\"\ngpus = \"x\"\nworkload = \"other\"\n"),
             {"there is no workload other", "there are w"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\n"), {"nobody asks for anything"});
-    refused(
-        with(&description::links, "[[cluster.links]]\nfrom = \"a\"\nto = \"bb\"\nbits_per_s = 1\n"),
-        {"conf/run.toml:11: there is no server bb", "did you mean b"});
+    refused(with(&description::links,
+                 "[[cluster.links]]\nfrom = \"a\"\nto = \"bb\"\nbits_per_s = 1e6\n"),
+            {"conf/run.toml:11: there is no server bb", "did you mean b"});
     // Names all servers that are alone.
     refused(with(&description::links, ""), {"no link reaches a, b there and back"});
     refused(with(&description::links, description().links + "symmetric = false\n"),
@@ -454,12 +457,12 @@ TEST_CASE("mistakes between entries") {
     refused(with(&description::servers, description().servers + third),
             {"no link reaches c there"});
     description chain = with(&description::servers, description().servers + third);
-    chain.links += "[[cluster.links]]\nfrom = \"b\"\nto = \"c\"\nbits_per_s = 1\n";
+    chain.links += "[[cluster.links]]\nfrom = \"b\"\nto = \"c\"\nbits_per_s = 1e6\n";
     refused(chain, {"a and c have no link there and back", "no cloud"});
     chain.rest = cloud;
     accepted(chain);  // what a cannot get from c the cloud has
     chain.rest.clear();
-    chain.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1\n";
+    chain.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e6\n";
     accepted(chain);
 
     description real;

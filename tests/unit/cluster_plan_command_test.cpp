@@ -47,7 +47,8 @@ public:
     }
     // With errors of its own, as another command may run at the same time.
     ended write(const char *server) const {
-        return run_line("generate " + demo + " --prompt 'The President said' --max-tokens 40 " +
+        return run_line("generate " + demo +
+                            " --temperature 0 --prompt 'The President said' --max-tokens 40 " +
                             at_server(server) + line,
                         at.file("errors_of_text"));
     }

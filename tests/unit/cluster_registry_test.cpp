@@ -16,6 +16,7 @@
 #include "core/registry/etcd_registry.h"
 #include "core/registry/file_registry.h"
 #include "tests/skip.h"
+#include "tests/unit/any_registry.h"
 #include "tests/unit/etcd_fake.h"
 #include "tests/unit/etcd_members.h"
 
@@ -25,38 +26,6 @@ using namespace moorage::core;
 using namespace moorage::test;
 
 namespace {
-
-using opened = std::unique_ptr<cluster_registry>;
-using opener = std::function<opened()>;
-
-// Turns until it is so; a registry may be in trouble meanwhile.
-bool comes(cluster_registry &of, const std::function<bool(const registry_state &)> &so) {
-    for (const uint64_t end_ns = steady_ns() + 30'000'000'000; steady_ns() < end_ns;) {
-        if (so(of.state())) return true;
-        const auto turned = of.turn(100'000'000);
-        if (!turned) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return false;
-}
-
-bool leads(cluster_registry &of) {
-    for (int tries = 0; tries < 200; ++tries) {
-        const auto turned = of.turn(20'000'000);
-        const auto led = of.lead();
-        if (led && *led) return true;
-    }
-    return false;
-}
-
-void say(cluster_registry &of, const std::string &name, const std::string &text) {
-    bool said = false;
-    for (int tries = 0; tries < 50 && !said; ++tries) said = of.announce(name, text).ok();
-    REQUIRE(said);
-}
-
-bool notes(const registry_state &of, const std::string &name, const std::string &text) {
-    return of.notes.contains(name) && of.notes.at(name) == text;
-}
 
 // What every kind must do.
 void behaves(const opener &open) {
@@ -147,20 +116,6 @@ void one_plan_wins(const opener &open, uint64_t seed, int rounds) {
     for (const auto &[epoch, text] : written)
         if (seen.contains(epoch)) CHECK(seen[epoch] == text);
     CHECK(!written.empty());
-}
-
-opener in_directory(const toy::folder &at) {
-    return [&at] {
-        auto made = file_registry::open(at.path() / "registry");
-        REQUIRE(made.ok());
-        return std::move(*made);
-    };
-}
-
-opener at_endpoints(std::vector<std::string> endpoints, std::string prefix = "test") {
-    return [endpoints = std::move(endpoints), prefix = std::move(prefix)] {
-        return std::make_unique<etcd_registry>(endpoints, prefix);
-    };
 }
 
 }  // namespace

@@ -120,8 +120,8 @@ TEST_CASE("other settings have columns of their own, and bare values a name") {
     rows[1].report.config["source"]["trace"] = "data/code.safetensors";
     const comparison_view view = view_of(compared(rows));
     CHECK(headings(view) == names{"dispatch", "batch", "trace", "sharing"});
-    CHECK(view.labels[1] == "load_all, batch 8, code, shared");
-    CHECK(view.labels[2] == "cost, batch 1, prose, per-layer");
+    CHECK(view.labels[1] == "load_all + batch 8 + code + shared");
+    CHECK(view.labels[2] == "cost + batch 1 + prose + per-layer");
 }
 
 TEST_CASE("columns of equal names are told apart by their section") {
@@ -566,7 +566,7 @@ TEST_CASE("rows of several configurations go by their names, and by what differs
     // The cache follows from the name; dispatch and batch do not.
     CHECK(headings == std::vector<std::string>{"config", "dispatch", "batch"});
     CHECK(view.columns[0].values == std::vector<std::string>{"fiddler", "smoe", "smoe"});
-    CHECK(view.labels[0] == "fiddler, load_all, batch 1");
+    CHECK(view.labels[0] == "fiddler + load_all + batch 1");
 }
 
 }  // namespace comparison_test

@@ -219,6 +219,83 @@ TEST_CASE("wrong JSON lines") {
     wrong("{\"experts\":" + std::string(200'000, '['), "jsonl", "1", "not valid JSON");
 }
 
+TEST_CASE("layers that have no experts are left out") {
+    const auto kept = [](const std::string &log, const std::string &format,
+                         const std::vector<layer_range> &layers) {
+        std::istringstream from(log);
+        return convert_stream(from, "log", {.format = format, .layers = layers});
+    };
+    const std::vector<layer_range> behind_first = {{1, UINT64_MAX}};
+    const trace_data wanted =
+        right("{\"experts\":[[0,2],[1,0]]}\n{\"experts\":[[2,1],[0,3]]}\n", "jsonl");
+    // What logs say of a layer without experts: zeros, nothing, null, ids out of range.
+    for (const char *dense : {"[0,0]", "[]", "null", "[99999,99999]"}) {
+        CAPTURE(dense);
+        const std::string log = format(
+            "{{\"experts\":[{0},[0,2],[1,0]]}}\n"
+            "{{\"experts\":[{0},[2,1],[0,3]]}}\n",
+            dense);
+        const auto made = kept(log, "jsonl", behind_first);
+        REQUIRE_MESSAGE(made.ok(), made.failure().text);
+        check_equal(*made, wanted);
+    }
+    const auto rows = kept(
+        "{\"token\":0,\"layer\":0,\"experts\":null}\n"
+        "{\"token\":0,\"layer\":1,\"experts\":[0,2]}\n{\"token\":0,\"layer\":3,\"experts\":[1,0]}\n"
+        "{\"token\":1,\"layer\":0,\"experts\":[7]}\n"
+        "{\"token\":1,\"layer\":1,\"experts\":[2,1]}\n{\"token\":1,\"layer\":3,\"experts\":[0,3]}"
+        "\n",
+        "jsonl", {{1, 2}, {3, 4}});
+    REQUIRE_MESSAGE(rows.ok(), rows.failure().text);
+    check_equal(*rows, wanted);
+    const auto cells =
+        kept("token,layer,expert0,expert1\n0,0,,\n0,1,0,2\n0,2,1,0\n1,0,x,0\n1,1,2,1\n1,2,0,3\n",
+             "csv", behind_first);
+    REQUIRE_MESSAGE(cells.ok(), cells.failure().text);
+    check_equal(*cells, wanted);
+    const auto none = kept("{\"experts\":[[0,2]]}\n", "jsonl", behind_first);
+    REQUIRE_FALSE(none.ok());
+    CHECK(none.failure().text.find("none of the first token's layers is kept") !=
+          std::string::npos);
+    wrong("{\"experts\":[[0,0],[1,2]]}\n", "jsonl", "1",
+          "are distinct; if layer 0 has no experts, leave it out (--layers)");
+    wrong("{\"experts\":[[1,2],[]]}\n", "jsonl", "1", "if layer 1 has no experts");
+}
+
+TEST_CASE("odd numbers in keys without a meaning are passed over, elsewhere named") {
+    const trace_data plain = right("{\"experts\":[[0,2]]}\n", "jsonl");
+    check_equal(plain, right("{\"experts\":[[0,2]],\"logprob\":-Infinity,\"x\":[NaN,Infinity],"
+                             "\"said\":\"NaN \\\" Infinity\"}\n",
+                             "jsonl"));
+    wrong("{\"experts\":[[0,2]],\"weights\":[[NaN,1]]}\n", "jsonl", "1",
+          "column weights[0][0]: \"NaN\" is not a number");
+    wrong("{\"experts\":[[0,2]],\"a\":nan}\n", "jsonl", "1", "not valid JSON");
+}
+
+TEST_CASE("logs that are no text are told by what they are") {
+    const temporary_file file("log.jsonl"), packed("log.jsonl.gz");
+    const auto said = [](const temporary_file &at, const std::string &bytes) {
+        std::ofstream(at.path, std::ios::binary | std::ios::trunc) << bytes;
+        const auto made = convert_log(at.path, {});
+        return made.ok() ? std::string() : made.failure().text;
+    };
+    const auto has = [](const std::string &text, const char *part) {
+        CAPTURE(text);
+        return text.find(part) != std::string::npos;
+    };
+    const std::string log = "{\"experts\":[[0,2]]}\n";
+    CHECK(said(file, log).empty());
+    std::string wide = "\xff\xfe", narrow;
+    for (const char letter : log) wide += letter, wide += '\0', narrow += '\0', narrow += letter;
+    CHECK(has(said(file, wide), "is UTF-16; UTF-8 is needed"));
+    CHECK(has(said(file, narrow), "is UTF-16"));
+    CHECK(
+        has(said(packed, std::string("\x1f\x8b\x08\0", 4)), "is packed by gzip; unpack it first"));
+    CHECK(has(said(file, "\x28\xb5\x2f\xfdxx"), "is packed by zstd"));
+    CHECK(has(said(file, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4711\n"),
+              "is a pointer of Git LFS to 4711 bytes that are not here"));
+}
+
 TEST_CASE("a line beyond the limit is refused before it fills the memory") {
     wrong("token,layer,expert0\n" + std::string(17 << 20, '1'), "csv", "2",
           "longer than 16777216 bytes");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include <doctest/doctest.h>
 
@@ -253,6 +254,143 @@ TEST_CASE("the CPU pool computes one expert after the other; queues grow as need
         CHECK(*machine.clock() == uint64_t{i + 1} * 2500);
     }
     CHECK(machine.busy().cpu == 200 * 2500);
+}
+
+// A copy towards it slows what the toy GPU computes by a quarter.
+static hardware_profile slowed_by_copies() {
+    hardware_profile hardware = toy::hardware();
+    hardware.device.busy_link_slowdown = 0.25;
+    return hardware;
+}
+
+TEST_CASE("a copy under way makes computing and launching take longer, for as long as it goes on") {
+    hardware_profile hardware = slowed_by_copies();
+    SUBCASE("all of the time") {
+        const cost_model costs(hardware, toy::shape(2, 4, 1));
+        emulator machine(costs, 4, nullptr);
+        time_causes all, rest;
+        machine.charge(all);
+        machine.send({.link = link_h2d, .page = 3, .bytes = 100'000});  // 11,000
+        machine.attention(0, one_token());  // 150 of 170 are launches: 187.5 of 212.5
+        CHECK(machine.wait().duration_ns == 213);
+        CHECK(*machine.clock() == 213);
+        machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});  // 100: 125
+        CHECK(machine.wait().duration_ns == 125);
+        CHECK(*machine.clock() == 213 + 125);
+        CHECK(machine.busy().gpu == 213 + 125);
+        machine.charge(rest);
+        CHECK(all[cause::launch] == 188);
+        CHECK(all[cause::compute] == 25 + 125);
+        CHECK(all.sum() == *machine.clock());
+    }
+    SUBCASE("at its beginning") {
+        hardware.link.issue_ns = 0;
+        const cost_model costs(hardware, toy::shape(2, 4, 1));
+        emulator machine(costs, 4, nullptr);
+        machine.send({.link = link_h2d, .page = 3, .bytes = 500});  // 50
+        machine.attention(0, one_token());
+        // In 50 ns 40 of 170 are done, the other 130 take as long as they do.
+        CHECK(machine.wait().kind == event_kind::piece);
+        CHECK(machine.wait().kind == event_kind::gate);
+        CHECK(*machine.clock() == 50 + 130);
+    }
+    SUBCASE("at its end") {
+        const cost_model costs(hardware, toy::shape(2, 4, 1));
+        uint64_t clock = 0;
+        emulator machine(costs, 4, nullptr, &clock);
+        machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});
+        CHECK(machine.due() == 100);
+        clock = 60;
+        machine.catch_up();
+        machine.send({.link = link_h2d, .page = 3, .bytes = 100'000});
+        CHECK(machine.due() == 60 + 50);  // 40 are left
+    }
+    SUBCASE("through pieces that follow each other at once") {
+        hardware.link.issue_ns = 0;
+        const cost_model costs(hardware, toy::shape(2, 4, 1));
+        emulator machine(costs, 4, nullptr);
+        machine.attention(0, one_token());
+        for (uint32_t piece = 0; piece < 10; ++piece) {  // 10 ns each: 80 of 170 in 100
+            machine.send({.link = link_h2d, .page = 3, .bytes = 100});
+            CHECK(machine.wait().kind == event_kind::piece);
+        }
+        CHECK(machine.wait().kind == event_kind::gate);
+        CHECK(*machine.clock() == 100 + 90);
+    }
+}
+
+TEST_CASE(
+    "a copy slows neither policies and the host, nor the CPU; a read from disk slows nothing") {
+    hardware_profile hardware = slowed_by_copies();
+    const model_shape shape = toy::shape(2, 4, 1);
+    hardware.device.logits_per_s = 1e9 * shape.vocabulary / 40;  // a token in 40 ns
+    hardware.disk.read_bytes_per_s = 5e9;
+    hardware.disk.issue_ns = 0;
+    const cost_model costs(hardware, shape);
+    SUBCASE("a copy") {
+        emulator machine(costs, 4, nullptr);
+        machine.send({.link = link_h2d, .page = 3, .bytes = 100'000});
+        machine.expert_on_cpu({.page = 2, .tokens = 1, .tag = 9});
+        machine.policies_took(60);
+        machine.attention(0, one_token());  // 60, then 212.5
+        CHECK(machine.wait().kind == event_kind::gate);
+        CHECK(*machine.clock() == 60 + 213);
+        machine.head(1);  // 12.5, then 40
+        const completion head = machine.wait();
+        CHECK(head.duration_ns == 13);
+        CHECK(*machine.clock() == 273 + 13 + 40);
+        CHECK(machine.wait().kind == event_kind::cpu_expert);
+        CHECK(*machine.clock() == 2500);
+    }
+    SUBCASE("a read") {
+        emulator machine(costs, 4, nullptr);
+        machine.send({.link = link_disk, .page = 3, .bytes = 100'000});
+        machine.attention(0, one_token());
+        CHECK(machine.wait().kind == event_kind::gate);
+        CHECK(*machine.clock() == 170);
+    }
+}
+
+// Against counting nanosecond by nanosecond, over drawn copies and kernels.
+TEST_CASE("however copies and kernels lie, a kernel ends when its parts are done") {
+    std::mt19937_64 random(42);
+    const auto below = [&](uint64_t end) { return random() % end; };
+    for (int round = 0; round < 300; ++round) {
+        const uint64_t thousandths = round % 10 == 0 ? 0 : below(2000);
+        hardware_profile hardware = toy::hardware();
+        hardware.device.busy_link_slowdown = static_cast<double>(thousandths) / 1000;
+        hardware.link.issue_ns = 0;
+        const cost_model costs(hardware, toy::shape(2, 4, 1));
+        uint64_t clock = 0;
+        emulator machine(costs, 1, nullptr, &clock);
+        uint64_t begun_ns = below(50), copy_ns = begun_ns + below(40), copied_ns = 0;
+        const uint64_t work_ns = costs.gpu_expert_ns(1, 1);
+        uint64_t left = work_ns * (1000 + thousandths), ended_ns = 0;
+        for (uint64_t now_ns = 0; ended_ns == 0; ++now_ns) {
+            REQUIRE(now_ns < 1000);
+            clock = now_ns;
+            machine.catch_up();
+            // Events of this nanosecond first, as whoever keeps the clock takes them.
+            while (machine.due() == now_ns) {
+                const auto done = machine.step();
+                if (done && done->kind == event_kind::gpu_expert) ended_ns = now_ns;
+                if (done && done->kind == event_kind::piece) copy_ns = now_ns + below(30);
+            }
+            if (now_ns == begun_ns) machine.expert_on_gpu({.page = 1, .tokens = 1, .tag = 7});
+            if (now_ns == copy_ns) {
+                const uint64_t takes_ns = 1 + below(60);
+                machine.send({.link = link_h2d, .page = 3, .bytes = 10 * takes_ns});
+                copied_ns = now_ns + takes_ns;
+            }
+            if (ended_ns == 0 && now_ns >= begun_ns)
+                left -= std::min(left, now_ns < copied_ns ? 1000 : 1000 + thousandths);
+            if (ended_ns != 0)
+                CHECK(left == 0);
+            else if (left == 0)
+                CHECK(machine.due() <= now_ns + 1);
+        }
+        CHECK(ended_ns >= begun_ns + work_ns);
+    }
 }
 
 }  // namespace emulator_test

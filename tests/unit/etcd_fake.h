@@ -237,6 +237,16 @@ private:
             if (!all.empty()) said["kvs"] = all;
             return said;
         }
+        if (path == "/v3/kv/deleterange") {
+            const std::string key = bytes_of(asked_for, "key");
+            if (pairs_.erase(key) == 0) return {{"header", header()}};
+            history_.push_back(
+                {++revision_,
+                 {{"type", "DELETE"},
+                  {"kv",
+                   {{"key", core::base64(key)}, {"mod_revision", std::to_string(revision_)}}}}});
+            return {{"header", header()}, {"deleted", "1"}};
+        }
         if (path == "/v3/kv/txn") {
             bool all = true;
             for (const json &one : asked_for["compare"]) all &= holds(one);

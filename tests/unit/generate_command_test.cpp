@@ -21,6 +21,7 @@ using namespace moorage::test;
 namespace {
 
 const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo";
+const std::string greedy = " --temperature 0 ";
 
 using outcome = moorage::test::ended;
 
@@ -80,12 +81,12 @@ TEST_CASE("generate writes the prompt and its continuation, and nothing else") {
     const std::string prompt = "The president said that";
     const std::string text = prompt + continuation(prompt, 9) + "\n";
     const outcome plain =
-        on.moorage("generate " + demo + " --prompt '" + prompt + "' --max-tokens 9");
+        on.moorage("generate " + demo + greedy + "--prompt '" + prompt + "' --max-tokens 9");
     CHECK(plain.code == 0);
     CHECK(plain.out == text);
     CHECK(plain.says("9 tokens written"));
-    const outcome quiet =
-        on.moorage("generate " + demo + " -q --prompt '" + prompt + "' --max-tokens 9 --report");
+    const outcome quiet = on.moorage("generate " + demo + greedy + "-q --prompt '" + prompt +
+                                     "' --max-tokens 9 --report");
     CHECK(quiet.out == text);
     CHECK_FALSE(quiet.says("tokens written"));
     // With the demo's configuration the machine is emulated; the text is the same.
@@ -95,6 +96,137 @@ TEST_CASE("generate writes the prompt and its continuation, and nothing else") {
     CHECK(emulated.code == 0);
     CHECK(emulated.out == text);
     CHECK(emulated.says("virtual time on rtx_4060_ti_16gb"));
+}
+
+TEST_CASE("text is drawn, unless asked otherwise, and a seed repeats it") {
+    const bench on;
+    const std::string line = "generate " + demo + " --prompt 'The president' --max-tokens 30 ";
+    const outcome first = on.moorage(line), second = on.moorage(line);
+    CHECK(first.code == 0);
+    const size_t at = first.errors.find(", --seed ");
+    REQUIRE(at != first.errors.npos);
+    const std::string seed = first.errors.substr(at + 2, first.errors.find('\n', at) - at - 2);
+    CHECK_FALSE(second.says(seed.c_str()));
+    CHECK(first.out != second.out);
+    const outcome again = on.moorage(line + seed);
+    CHECK(again.out == first.out);
+    CHECK(again.says(seed.c_str()));
+    // The defaults, said. Another order of the same keys, in a file.
+    const std::string said = " --temperature 0.8 --top-k 40 --top-p 0.95 --min-p 0.05";
+    CHECK(on.moorage(line + seed + said).out == first.out);
+    const std::string file = on.file("how.toml",
+                                     "[run]\nexecutor = \"cpu\"\n[source]\nmin_p = 0.05\n"
+                                     "top_p = 0.95\ntop_k = 40\ntemperature = 0.8\n");
+    CHECK(on.moorage(line + seed + " --config " + file).out == first.out);
+    const json report = on.figures(line + seed);
+    CHECK(report["config"]["source"]["temperature"] == 0.8);
+    CHECK(report["config"]["source"]["top_k"] == 40);
+    CHECK(report["config"]["source"]["top_p"] == 0.95);
+    CHECK(report["config"]["source"]["min_p"] == 0.05);
+    // A file's seed and temperature count, and what it leaves out is the default.
+    const std::string cold =
+        on.file("cold.toml", "[run]\nexecutor = \"cpu\"\n[source]\ntemperature = 0\n");
+    const outcome without = on.moorage(line + " --config " + cold);
+    CHECK_FALSE(without.says("--seed"));
+    CHECK(without.out == on.moorage(line + greedy).out);
+    const std::string seeded = on.file("seeded.toml", "[run]\nexecutor = \"cpu\"\nseed = 77\n");
+    CHECK(on.moorage(line + " --config " + seeded).out == on.moorage(line + "--seed 77").out);
+}
+
+TEST_CASE("run and trace record are greedy without being told") {
+    const bench on;
+    const std::string file =
+        on.file("run.toml", "[run]\nexecutor = \"cpu\"\n[source]\nmodel = \"" + demo +
+                                "\"\nprompt = \"The president\"\nmax_tokens = 12\n");
+    const json report = on.figures("run " + file);
+    CHECK_FALSE(report["config"]["source"].contains("temperature"));
+    CHECK(report["seed"] == 0);
+    CHECK(report["text"]["texts"][0]["text"] == continuation("The president", 12));
+}
+
+TEST_CASE("penalties keep a text from repeating itself") {
+    const bench on;
+    const std::string line =
+        "generate " + demo + greedy + "-q --prompt 'ha ha ha ha ha ha' --max-tokens 40 ";
+    const std::string plain = on.moorage(line).out;
+    for (const char *flag : {"--repetition-penalty 3", "--presence-penalty 9",
+                             "--frequency-penalty 9", "--frequency-penalty 9 --penalty-window 0"}) {
+        CAPTURE(flag);
+        const outcome held = on.moorage(line + flag);
+        CHECK(held.code == 0);
+        CHECK(held.out != plain);
+    }
+    CHECK(on.moorage(line + "--repetition-penalty 1 --presence-penalty 0").out == plain);
+    CHECK(on.refused(line + "--repetition-penalty 0", 2).says("above 0"));
+    CHECK(on.refused(line + "--min-p 2", 2).says("min_p"));
+}
+
+TEST_CASE("a text ends before what it is to stop at, however tokens cut it") {
+    const bench on;
+    const std::string prompt = "The president said that";
+    const std::string line =
+        "generate " + demo + greedy + "-q --max-tokens 24 --prompt '" + prompt + "' ";
+    const std::string whole = continuation(prompt, 24);
+    // Every piece of it, so that most begin or end inside of a token.
+    for (size_t begin = 1; begin + 5 < whole.size(); begin += 7) {
+        const std::string stop = whole.substr(begin, 5);
+        if (stop.find('\'') != stop.npos || stop.find('\n') != stop.npos) continue;
+        CAPTURE(stop);
+        const outcome cut = on.moorage(line + "--stop '" + stop + "'");
+        CHECK(cut.code == 0);
+        CHECK(cut.out == prompt + whole.substr(0, whole.find(stop)) + "\n");
+    }
+    // The prompt is not looked at; several; one that never comes; in the report, too.
+    CHECK(on.moorage(line + "--stop president").out == prompt + whole + "\n");
+    const std::string early = whole.substr(4, 4), late = whole.substr(20, 4);
+    CHECK(on.moorage(line + "--stop '" + late + "' --stop '" + early + "'").out ==
+          prompt + whole.substr(0, std::min(whole.find(early), whole.find(late))) + "\n");
+    const json report = on.figures(line + "--stop '" + late + "'");
+    CHECK(report["text"]["texts"][0]["text"] == whole.substr(0, whole.find(late)));
+    CHECK(report["config"]["source"]["stop"][0] == late);
+    const outcome two = on.moorage("generate " + demo + greedy + "-q --max-tokens 24 --prompt '" +
+                                   prompt + "' --prompt '" + prompt + "' --stop '" + late + "'");
+    const std::string part = prompt + whole.substr(0, whole.find(late)) + "\n\n";
+    CHECK(two.out == part + part);
+    // At a token, by its id.
+    const auto words = tokenizer::open(demo + "/tokenizer.json");
+    REQUIRE(words.ok());
+    const auto ids = (*words)->encode(prompt + whole, {});
+    const auto before = (*words)->encode(prompt, {});
+    REQUIRE((ids.ok() && before.ok()));
+    const int32_t third = (*ids)[before->size() + 2];
+    const std::string at_third = on.moorage(line + "--stop-id " + std::to_string(third)).out;
+    CHECK(at_third.size() < (prompt + whole).size());
+    CHECK((prompt + whole).starts_with(at_third.substr(0, at_third.size() - 1)));
+    CHECK(on.refused(line + "--stop ''", 2).says("not empty"));
+    CHECK(on.refused(line + "--stop-id 5000", 2).says("beyond the vocabulary"));
+    CHECK(on.refused(line + "--stop-id five", 2).says("no token id"));
+}
+
+TEST_CASE("prompts from files and standard input") {
+    const bench on;
+    const std::string prompt = "The president said that";
+    const std::string expected = prompt + continuation(prompt, 6) + "\n";
+    const std::string line = "generate " + demo + greedy + "-q --max-tokens 6 ";
+    CHECK(on.moorage(line + "--prompt-file " + on.file("a.txt", prompt)).out == expected);
+    CHECK(on.moorage(line + "--prompt-file " + on.file("b.txt", prompt + "\n")).out == expected);
+    CHECK(on.moorage(line + "--prompt-file " + on.file("c.txt", prompt + "\r\n")).out == expected);
+    const std::string piped = "/bin/moorage " + line + "--prompt-file - <" + on.file("b.txt");
+    std::FILE *const out = popen((MOORAGE_BINARY_DIR + piped).c_str(), "r");
+    REQUIRE(out != nullptr);
+    char text[1000];
+    CHECK(std::string(text, std::fread(text, 1, sizeof text, out)) == expected);
+    CHECK(pclose(out) == 0);
+    CHECK(on.refused(line + "--prompt-file -", 2).says("standard input: holds no text"));
+    const outcome both =
+        on.moorage(line + "--prompt-file " + on.file("b.txt") + " --prompt 'Il y avait'");
+    CHECK(both.out.starts_with("Il y avait"));
+    CHECK(both.out.ends_with("\n\n" + expected + "\n"));
+    CHECK(on.refused(line, 2).says("--prompt-file"));
+    CHECK(on.refused(line + "--prompt-file " + on.file("none.txt"), 1).says("none.txt: No such"));
+    CHECK(on.refused(line + "--prompt-file " + on.file("empty.txt", "\n"), 2).says("no text"));
+    CHECK(on.refused(line + "--prompt-file " + on.file("odd.txt", "a\xff"), 2).says("UTF-8"));
+    CHECK(on.refused(line + "--prompt-file - --prompt-file -", 2).says("twice"));
 }
 
 TEST_CASE("several prompts follow each other") {
@@ -110,7 +242,8 @@ TEST_CASE("several prompts follow each other") {
 
 TEST_CASE("figures of generate as JSON, on standard output or in a file") {
     const bench on;
-    const std::string common = "generate " + demo + " -q --prompt 'def main(' --max-tokens 4";
+    const std::string common =
+        "generate " + demo + greedy + "-q --prompt 'def main(' --max-tokens 4";
     const json all = on.figures(common);
     CHECK(all["executor"] == "cpu");
     CHECK(all["virtual_time"] == false);
@@ -130,8 +263,8 @@ TEST_CASE("every executor by its name") {
     const bench on;
     const std::string config =
         on.file("run.toml", "[hardware]\nprofile = \"rtx_4090\"\n[memory]\nexperts = 30\n");
-    const std::string common = "generate " + demo +
-                               " -q --prompt 'def main(' --max-tokens 4 "
+    const std::string common = "generate " + demo + greedy +
+                               "-q --prompt 'def main(' --max-tokens 4 "
                                "--config " +
                                config + " --executor ";
     const std::string expected = "def main(" + continuation("def main(", 4) + "\n";

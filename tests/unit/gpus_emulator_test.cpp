@@ -151,4 +151,27 @@ TEST_CASE("while no GPU has anything the time is the CPU's") {
     of.causes(200, 301, 1'999);
 }
 
+TEST_CASE("each is slowed by copies on its own link alone") {
+    bench of;
+    of.first.device.busy_link_slowdown = of.other.device.busy_link_slowdown = 0.25;
+    of.costs = {cost_model(of.first, of.shape), cost_model(of.other, of.shape)};
+    of.on.emplace(device_costs{of.costs[0], std::span(of.costs).subspan(1)}, 16, &of.sink);
+    // Over the link of the second, 6,000 ns: its experts take 250, the first's 100 as ever.
+    of.on->send({.link = h2d_of(1), .page = 5, .bytes = 100'000});
+    of.expert(0, 1);
+    of.expert(1, 2);
+    of.expert(0, 3);
+    CHECK(of.wait(100).tag == 1);
+    CHECK(of.wait(200).tag == 3);
+    const completion slow = of.wait(250);
+    CHECK(slow.tag == 2);
+    CHECK(slow.duration_ns == 250);
+    CHECK(of.on->busy_of(1).gpu == 250);
+    of.expert(1, 4);
+    of.wait(500);
+    CHECK(of.wait(6000).kind == event_kind::piece);
+    of.expert(1, 6);  // the link rests
+    of.wait(6200);
+}
+
 }  // namespace gpus_emulator_test

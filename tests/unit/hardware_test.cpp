@@ -63,7 +63,7 @@ const std::vector<line> device_lines = {{"kind", "\"device\"", false},
                                         {"flops_efficiency", "1"},
                                         {"launch_ns", "3000"},
                                         {"sync_ns", "0"},
-                                        {"layer_ns", "7"},
+                                        {"layer_ns", "\"7 ns\""},
                                         {"attention_kernels", "10"},
                                         {"expert_kernels", "2"},
                                         {"unified_memory", "false"},
@@ -178,6 +178,20 @@ TEST_CASE("figures that cannot be true are refused") {
                 "few_flops_per_s has to be given, too"));
     few.push_back({"few_flops_per_s", "1e11"});
     CHECK(parse_device(written(few), "a.toml").ok());
+    const auto slowed = [](const std::string &value, bool is_host = false) {
+        std::vector<line> lines = device_lines;
+        lines.push_back({"busy_link_slowdown", value});
+        if (is_host) lines.push_back({"is_host", "true"});
+        return parse_device(written(lines), "a.toml");
+    };
+    REQUIRE(slowed("0.21").ok());
+    CHECK(slowed("0.21")->busy_link_slowdown == 0.21);
+    CHECK(slowed("0.001").ok());
+    CHECK(slowed("0.0", true).ok());
+    CHECK_FALSE(slowed("-0.1").ok());
+    CHECK_FALSE(slowed("4.1").ok());
+    CHECK(holds(slowed("0.2105").failure().text, "three places"));
+    CHECK(holds(slowed("0.21", true).failure().text, "is_host is true"));
     const auto node = parse_node(written(with(node_lines, "cpu_bytes_per_s", "120e9")), "a.toml");
     REQUIRE_FALSE(node.ok());
     CHECK(holds(node.failure().text, "ceiling"));

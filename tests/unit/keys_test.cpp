@@ -5,12 +5,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
 #include "core/config/document.h"
 #include "core/config/profile_file.h"
+#include "core/config/section.h"
 #include "core/host/kinds.h"
 #include "core/host/parameters.h"
 #include "tests/unit/config_texts.h"
@@ -76,6 +78,7 @@ TEST_CASE("the parser takes what a row's bounds hold, and nothing beyond") {
             const std::string name = format("{}.{}", table.name, one.key->name);
             CAPTURE(name);
             const std::string set = name + "=";
+            if (takes.usual_high != 0) continue;  // below
             if (takes.kind == value_kind::whole || takes.kind == value_kind::amount) {
                 // Of a model prompts are in pieces that are no longer.
                 const uint64_t most = name == "run.prefill" ? 65536 : takes.most;
@@ -116,6 +119,137 @@ TEST_CASE("the parser takes what a row's bounds hold, and nothing beyond") {
     }
 }
 
+namespace {
+
+// What a section of one row says to a value, "" where it takes it.
+std::string said_to(const config_key &key, const node &value) {
+    section_reader section("x.toml", "[x]");
+    section.add(given{std::string(key.name), value, "x.toml:1", std::nullopt});
+    if (key.takes.kind == value_kind::whole) {
+        uint64_t read = 0;
+        section.read(key, read);
+    } else {
+        double read = 0;
+        section.read(key, read);
+    }
+    return section.failed() ? section.failure().text : "";
+}
+node plain_number(double value) {
+    node made;
+    made.type = node_type::number;
+    made.number = value;
+    return made;
+}
+node text_node(const std::string &text) {
+    node made;
+    made.type = node_type::text;
+    made.text = text;
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("plain numbers are believed where a key's usually are; with their unit all are") {
+    size_t rows = 0;
+    for (const key_table &table : key_tables())
+        for (const told_key &one : table.keys) {
+            const value_shape &takes = one.key->takes;
+            const bool counts = takes.unit != quantity_unit::none &&
+                                takes.unit != quantity_unit::share &&
+                                (takes.kind == value_kind::real || takes.kind == value_kind::whole);
+            const bool of_hardware = table.name.find("cluster") == 0 || table.name == "device" ||
+                                     table.name == "link" || table.name == "node" ||
+                                     table.name == "disk" || table.name == "engine";
+            const std::string name = format("{}.{}", table.name, one.key->name);
+            CAPTURE(name);
+            if (of_hardware && counts && name != "engine.prompt_ns") CHECK(takes.usual_high != 0);
+            if (takes.usual_high == 0) continue;
+            ++rows;
+            const bool whole = takes.kind == value_kind::whole;
+            const double low = whole ? std::max(takes.usual_low, 1.0) : takes.usual_low;
+            CHECK(said_to(*one.key, plain_number(low)).empty());
+            CHECK(said_to(*one.key, plain_number(takes.usual_high)).empty());
+            const std::string above = said_to(*one.key, plain_number(takes.usual_high * 2));
+            CHECK(holds(above, "they are believed"));
+            CHECK(said_to(*one.key, text_node(quantity_text(takes.usual_high * 2, takes.unit)))
+                      .empty());
+            if (takes.low == 0 && !takes.above_low && takes.least == 0)
+                CHECK(said_to(*one.key, plain_number(0)).empty());
+            // The unit that is lost the most is one, and makes the number usual again.
+            const auto likely = parse_quantity(format("1 {}", takes.likely), takes.unit);
+            REQUIRE_MESSAGE(likely.ok(), std::string(takes.likely));
+            if (takes.usual_low < 2) continue;
+            const double below = whole ? 1 : takes.usual_low / 2;
+            const std::string said = said_to(*one.key, plain_number(below));
+            CHECK(holds(said, format("did you mean \"{} ", below)));
+            CHECK(said_to(*one.key, text_node(quantity_text(below, takes.unit))).empty());
+        }
+    CHECK(rows > 60);
+}
+
+TEST_CASE("a number that lost its unit is given back the likely one") {
+    const std::string sources =
+        "[sources]\nh2d_bytes_per_s = \"[G] x\"\nd2h_bytes_per_s = \"[G] x\"\n"
+        "issue_ns = \"[G] x\"\n";
+    const auto link = [&](const std::string &rate, const std::string &issue) {
+        const auto made = parse_link(format("kind = \"link\"\nname = \"x\"\nh2d_bytes_per_s = {}\n"
+                                            "d2h_bytes_per_s = 24e9\nissue_ns = {}\n{}",
+                                            rate, issue, sources),
+                                     "x.toml");
+        return made.ok() ? "" : made.failure().text;
+    };
+    CHECK(link("25.3e9", "7000").empty());
+    CHECK(link("25.3", "7000") ==
+          "x.toml:3: link profile h2d_bytes_per_s is the number 25.3000; plain numbers are in "
+          "bytes/s, and from 1 MB/s to 100 TB/s they are believed; did you mean \"25.3 GB/s\"; "
+          "\"25.3 B/s\" is taken as it stands");
+    CHECK(link("\"25.3 B/s\"", "7000").empty());
+    CHECK(holds(link("900", "7000"), "did you mean \"900 GB/s\""));
+    CHECK(holds(link("9e15", "7000"), "from 1 MB/s to 100 TB/s they are believed"));
+    CHECK(holds(link("25e9", "7"), "did you mean \"7 us\""));
+    CHECK(link("25e9", "0").empty());
+    CHECK(link("25e9", "\"7 ns\"").empty());
+    CHECK(holds(link("25e9", "700000000"), "from 10 ns to 100 ms they are believed"));
+    const std::string text = R"(
+[cluster]
+[[cluster.models]]
+name = "demo"
+[[cluster.servers]]
+name = "a"
+count = 2
+flops = 2e12
+expert_memory_bytes = 0
+workload = "w"
+[[cluster.links]]
+from = "*"
+to = "*"
+bits_per_s = 5e8
+[[cluster.workloads]]
+name = "w"
+zipf = 1
+poisson_s = 1
+output_tokens = 5
+)";
+    // 0 is a size like any other: a server that holds no expert.
+    CHECK(accepted(text).cluster->servers[0].expert_memory_bytes == 0u);
+    const std::pair<const char *, const char *> slips[] = {
+        {"cluster.servers.expert_memory_bytes=24", "\"24 GB\""},
+        {"cluster.servers.flops=312", "\"312 TFLOP/s\""},
+        {"cluster.servers.load_bytes_per_s=25.3", "\"25.3 GB/s\""},
+        {"cluster.links.bits_per_s=10", "\"10 Gbit/s\""},
+        {"cluster.links.latency_s=20", "\"20 ms\""},
+        {"cluster.local_bits_per_s=400", "\"400 Gbit/s\""},
+        {"cluster.workloads.poisson_s=5e7", ""},
+        {"placement.migration_bytes_per_s=2", "\"2 GB/s\""}};
+    for (const auto &[set, meant] : slips) {
+        CAPTURE(set);
+        const std::string said = refused(text, {set});
+        CHECK(holds(said, "they are believed"));
+        CHECK(holds(said, *meant == 0 ? "" : format("did you mean {}", meant)));
+    }
+    CHECK(accepted(text, {"cluster.links.bits_per_s=10 bit/s"}).cluster->links[0].bits_per_s == 10);
+}
+
 TEST_CASE("sizes, shares and times with units, in a file and in --set") {
     CHECK(accepted(least, {"memory.bytes=5 GiB"}).bytes == 5'368'709'120u);
     CHECK(accepted(least, {"memory.bytes=\"5 GiB\""}).bytes == 5'368'709'120u);
@@ -152,6 +286,11 @@ TEST_CASE("experts are counted, or a share of all") {
     CHECK(holds(refused(least, {"memory.experts=\"96\""}), "its unit is missing"));
     CHECK(holds(refused(least, {"memory.experts=0.25"}), "[memory] experts is the number 0.25"));
     CHECK(holds(refused(least, {"memory.experts=many"}), "a number comes first"));
+    // Experts are counted; their bytes are another key.
+    CHECK(holds(refused(least, {"memory.experts=5GB"}),
+                "it counts experts; for their size say bytes = \"5GB\""));
+    CHECK(holds(refused(least, {"hardware.disk=nvme_gen4", "memory.host_experts=5 GiB"}),
+                "for their size say host_bytes = \"5 GiB\""));
 }
 
 TEST_CASE("numbers with wrong units name place, key, what is wrong and the nearest") {

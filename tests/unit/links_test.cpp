@@ -47,7 +47,10 @@ public:
     bool quiet() const { return events_.empty(); }
 
     result<std::string> listen(const std::string &address) override { return address; }
-    result<uint64_t> connect(int32_t, std::span<const std::string>) override { return 0; }
+    uint64_t dialed = 0;  // the latest connection that was begun
+    result<uint64_t> connect(int32_t, std::span<const std::string>) override {
+        return dialed = 1'000'000 + connects_++;
+    }
     uint32_t send(uint64_t, std::span<const moorage_wire_part> parts, uint64_t) override {
         if (!open) return MOORAGE_WIRE_FULL;
         frame of;
@@ -67,6 +70,7 @@ public:
     void close(uint64_t, bool) override {}
 
 private:
+    uint64_t connects_ = 0;
     std::deque<moorage_wire_event> events_;
     std::vector<std::unique_ptr<message_bytes>> messages_;
 };
@@ -105,15 +109,22 @@ struct bench {
     void settle() {
         while (!over.quiet()) all.turn(0);
     }
-    void caller(uint64_t connection) {
+    // `sender`: the server that it says it is.
+    void caller(uint64_t connection, uint32_t sender = no_server) {
         over.happens(MOORAGE_WIRE_ACCEPTED, connection).channel = MOORAGE_WIRE_CALLS;
         message_bytes written;
         begin_frame(written);
         greeting says;
         says.sizes = plan.sizes;
         write(written, says);
-        over.say(connection, std::move(written), head(message_kind::hello, 0));
+        frame_header hello = head(message_kind::hello, 0);
+        hello.sender = sender;
+        over.say(connection, std::move(written), hello);
         settle();
+    }
+    bool is_ready(uint64_t connection) {
+        const core::link *const one = all.find(connection);
+        return one && one->stands == core::link::stand::ready;
     }
     void ask(uint64_t connection, uint64_t first, uint64_t count) {
         const int32_t prompt = 1;
@@ -181,6 +192,63 @@ TEST_CASE("a caller that takes no answers is read no further while 16 MiB of the
         CHECK(on.all.count_open() == 0);
         CHECK(on.all.idle());
     }
+}
+
+TEST_CASE("guests fill their own places, servers of the plan have theirs") {
+    bench on;
+    on.plan.servers.push_back({"server1", {}});
+    const uint64_t guests = links::guest_places;
+    for (uint64_t connection = 1; connection <= guests + 3; ++connection) on.caller(connection);
+    CHECK(on.is_ready(guests));
+    CHECK_FALSE(on.is_ready(guests + 1));
+    CHECK(on.all.figures().refused[static_cast<size_t>(refusal_reason::busy)] == 3);
+    // Not as many as it likes, either.
+    const uint64_t server = 10'000;
+    for (uint64_t i = 0; i <= links::server_places; ++i) on.caller(server + i, 1);
+    CHECK(on.is_ready(server + links::server_places - 1));
+    CHECK_FALSE(on.is_ready(server + links::server_places));
+    // A guest that goes leaves its place to the next.
+    on.over.happens(MOORAGE_WIRE_CLOSED, 1);
+    on.settle();
+    on.caller(20'000);
+    CHECK(on.is_ready(20'000));
+    CHECK(links::connections_max(2) >= guests + links::greeting_places + 2 * links::server_places);
+}
+
+TEST_CASE("of those that have connected and not greeted the oldest gives way") {
+    bench on;
+    on.caller(1);
+    const uint64_t places = links::greeting_places;
+    for (uint64_t connection = 2; connection < 2 + places + 3; ++connection)
+        on.over.happens(MOORAGE_WIRE_ACCEPTED, connection).channel = MOORAGE_WIRE_CALLS;
+    on.settle();
+    for (const uint64_t gone : {2, 3, 4})
+        CHECK(on.all.find(gone)->stands == core::link::stand::closing);
+    CHECK(on.all.find(5)->stands == core::link::stand::greeting);
+    CHECK(on.is_ready(1));
+}
+
+TEST_CASE("what keeps a connection from being made is told from what may soon be over") {
+    bench on;
+    on.plan.servers.push_back({"server1", {"loop:1"}});
+    narrow_wire over;
+    answering node;
+    links caller(over, on.plan, on.own, node);
+    const auto ends = [&](int32_t reason, const char *text) {
+        moorage_wire_event &event = over.happens(MOORAGE_WIRE_CLOSED, over.dialed);
+        event.reason = reason;
+        event.plugin_text = text;
+        const uint64_t before = over.dialed;
+        while (over.dialed == before) caller.turn(0);
+    };
+    caller.dial();
+    for (const int32_t reason : {MOORAGE_WIRE_LOST, MOORAGE_WIRE_TOO_MANY, MOORAGE_WIRE_TOO_SLOW}) {
+        ends(reason, "no place");
+        CHECK(caller.trouble(1) == "no place");
+        CHECK(caller.trouble_passes(1));
+    }
+    ends(MOORAGE_WIRE_UNREACHABLE, "nobody");
+    CHECK_FALSE(caller.trouble_passes(1));
 }
 
 }  // namespace links_test

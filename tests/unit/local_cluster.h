@@ -75,20 +75,23 @@ public:
     int end(size_t server, int signal) {
         const pid_t process = nodes_.at(server);
         nodes_.erase(server);
-        ::kill(process, SIGCONT);
-        ::kill(process, signal);
+        ::kill(-process, SIGCONT);  // the node and its supervisor
+        ::kill(signal == SIGKILL ? -process : process, signal);
         return program::wait(process);
     }
-    void pause(size_t server) { ::kill(nodes_.at(server), SIGSTOP); }
+    void pause(size_t server) { ::kill(-nodes_.at(server), SIGSTOP); }
+    std::string log(size_t server) const { return at.read(format("out{}", server)); }
     json status(size_t server) const {
         const auto text = http_get(status_address(server), "/status", 5'000'000'000);
         REQUIRE(text.ok());
         return json::parse(*text);
     }
     ended generate(const std::string &more = "") const {
-        return run_line(
-            "generate " + demo + " --prompt 'The President said' --max-tokens 40 " + more,
-            at.file("errors"));
+        // A node chooses as its own file says: the most probable token.
+        const bool asks = more.find("--node") != more.npos;
+        return run_line("generate " + demo + " --prompt 'The President said' --max-tokens 40 " +
+                            (asks ? "" : "--temperature 0 ") + more,
+                        at.file("errors"));
     }
     std::string at_server(const char *name) const {
         return "--cluster " + file + " --server " + name;

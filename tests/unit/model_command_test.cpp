@@ -12,6 +12,8 @@
 #include "core/base/text.h"
 #include "core/config/profile_file.h"
 #include "core/config/shape_writer.h"
+#include "core/execute/cpu/kv_cache.h"
+#include "core/model/model.h"
 #include "core/report/figures.h"
 #include "tests/unit/model_files.h"
 
@@ -62,9 +64,11 @@ TEST_CASE("figures of the demo, and what fits beside it") {
     CHECK(figures["bytes"]["experts"] == 8 * 24 * expert);
     CHECK(figures["bytes"]["embedding"] == 4096 * 192 * 2);
     CHECK(figures["bytes"]["head"] == 0);
-    // Key and value of 2 heads of 32 at 2 bytes, in 8 layers.
-    CHECK(figures["token"]["kv_bytes"] == 2 * 2 * 32 * 2 * 8);
-    CHECK(figures["kv_bytes"] == 512 * 2 * 2 * 32 * 2 * 8);
+    // Key and value of 2 heads of 32 in 8 layers: of executor cpu at 4 bytes, of a GPU's at 2.
+    CHECK(figures["executor"] == "cpu");
+    CHECK(figures["token"]["kv_bytes"] == 2 * 2 * 32 * 4 * 8);
+    CHECK(figures["kv_bytes"] == 512 * 2 * 2 * 32 * 4 * 8);
+    CHECK(figures["fits"][0]["kv_bytes"] == 512 * 2 * 2 * 32 * 2 * 8);
     CHECK(figures["token"]["expert_bytes"] == 8 * 4 * expert);
     REQUIRE(figures["fits"].size() == 1);
     CHECK(figures["fits"][0]["experts"] == 8 * 24);
@@ -75,12 +79,27 @@ TEST_CASE("figures of the demo, and what fits beside it") {
     CHECK(sum == figures["bytes"]["total"]);
 }
 
-TEST_CASE("a layer with a window caches no more than that") {
-    // gpt_oss: 2 of 4 layers see 8 tokens; key and value of 2 heads of 16 at 2 bytes.
-    const outcome result = info(moorage::test::golden_directory("gpt_oss").string() +
-                                " --json - --context 100 --profile rtx_4090");
-    REQUIRE(result.code == 0);
-    CHECK(parse_json(result.out)["kv_bytes"] == (2 * 100 + 2 * 8) * 2 * 2 * 16 * 2);
+TEST_CASE("the KV cache is counted as the executor keeps it") {
+    // gpt_oss: 2 of 4 layers see 8 tokens only, and every layer keeps all of them; key and value of
+    // 2 heads of 16.
+    const std::string golden = moorage::test::golden_directory("gpt_oss").string();
+    const uint64_t values = 4 * 100 * 2 * 2 * 16;
+    const std::string of = golden + " --json - --context 100 --profile host --profile rtx_4090";
+    for (const auto &[executor, value_bytes] :
+         {std::pair(std::string("cpu"), 4u), {"cuda", 2u}, {"emulator", 2u}}) {
+        CAPTURE(executor);
+        const outcome result = info(of + " --executor " + executor);
+        REQUIRE(result.code == 0);
+        const json figures = parse_json(result.out);
+        CHECK(figures["kv_bytes"] == values * value_bytes);
+        // On a machine its own executor runs, whichever was asked of.
+        CHECK(figures["fits"][0]["kv_bytes"] == values * 4);
+        CHECK(figures["fits"][1]["kv_bytes"] == values * 2);
+    }
+    // What is counted is what the executor takes.
+    const auto opened = open_model(golden);
+    REQUIRE(opened);
+    CHECK(kv_cache::bytes_wanted((*opened)->config(), {1, 100}) == values * 4);
 }
 
 TEST_CASE("text of 80 columns, exit codes of the contract") {

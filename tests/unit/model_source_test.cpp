@@ -64,7 +64,7 @@ struct bench {
 };
 
 // A token as text, "request.stream@position=id" and its flags: o output, f first, l last, s silent,
-// n its row stands for the next.
+// n its row stands for the next, a computed again.
 std::string text_of(const pass_token &token) {
     std::string text = std::to_string(token.request) + "." + std::to_string(token.stream) + "@" +
                        std::to_string(token.position) + "=" + std::to_string(token.token_id);
@@ -72,6 +72,7 @@ std::string text_of(const pass_token &token) {
     if (token.first) text += "f";
     if (token.last) text += "l";
     if (token.silent) text += "s";
+    if (token.again) text += "a";
     if (token.next_row != MOORAGE_NEVER) {
         CHECK(token.next_row == token.row);
         text += "n";
@@ -142,6 +143,66 @@ TEST_CASE("a batch token by token: prompts and continuations share passes") {
     CHECK(passes_of(on) ==
           texts{"D 0.0@0=1sn 1.1@0=4ofn", "D 0.0@1=2sn 1.1@1=10ol", "D 0.0@2=3ofl 2.1@0=5ofl"});
     CHECK(on.from.written() == std::vector<ids>{{2}, {10, 11}, {20}});
+}
+
+// Mixtral, were it trained on texts of four tokens and scaled beyond.
+struct scaled_model final : model {
+    explicit scaled_model(rope_kind kind) {
+        config_ = mixtral().config();
+        config_.rope.kind = kind;
+        config_.rope.original_positions = 4;
+        config_.rope.factor = 2;
+        config_.rope.short_factor.assign(config_.rope.dimensions / 2, 1);
+        config_.rope.long_factor.assign(config_.rope.dimensions / 2, 3);
+        weights_ = mixtral().weights();
+    }
+};
+
+TEST_CASE("a text that outgrows its rotations is computed again before its next token") {
+    const scaled_model of(rope_kind::longrope);
+    bench on({{{1, 2, 3}, 5}}, {.prefill = 2}, of);
+    // Four tokens fit; the fifth, written at position 3, needs the others anew.
+    CHECK(passes_of(on) == texts{"P 0.0@0=1 0.0@1=2", "P 0.0@2=3ofn", "D 0.0@3=2on",
+                                 "P 0.0@0=1a 0.0@1=2a", "P 0.0@2=3a 0.0@3=2an", "D 0.0@4=3on",
+                                 "D 0.0@5=4on", "D 0.0@6=5ol"});
+    CHECK(on.from.written() == std::vector<ids>{{2, 3, 4, 5, 6}});
+}
+
+TEST_CASE("in a batch token by token the others go on beside what is computed again") {
+    const scaled_model of(rope_kind::longrope);
+    bench on({{{1, 2, 3, 4}, 2}, {{5}, 3}}, {.batch = 2, .prefill = 0}, of);
+    CHECK(passes_of(on) == texts{"D 0.0@0=1sn 1.1@0=5ofn", "D 0.0@1=2sn 1.1@1=10on",
+                                 "D 0.0@2=3sn 1.1@2=11ol", "D 0.0@3=4ofn", "D 0.0@0=1san",
+                                 "D 0.0@1=2san", "D 0.0@2=3san", "D 0.0@3=4san", "D 0.0@4=3ol"});
+    CHECK(on.from.written() == std::vector<ids>{{3, 4}, {10, 11, 12}});
+}
+
+TEST_CASE("where each length has rotations of its own, each token beyond computes all again") {
+    const scaled_model of(rope_kind::dynamic);
+    bench on({{{1, 2, 3, 4}, 3}}, {.prefill = 8}, of);
+    CHECK(passes_of(on) == texts{"P 0.0@0=1 0.0@1=2 0.0@2=3 0.0@3=4ofn",
+                                 "P 0.0@0=1a 0.0@1=2a 0.0@2=3a 0.0@3=4an", "D 0.0@4=3on",
+                                 "P 0.0@0=1a 0.0@1=2a 0.0@2=3a 0.0@3=4a 0.0@4=3an", "D 0.0@5=4ol"});
+    // A text that ends there, or by an end token, computes nothing again.
+    bench last({{{1, 2, 3, 4}, 1}}, {.prefill = 8}, of);
+    CHECK(passes_of(last) == texts{"P 0.0@0=1 0.0@1=2 0.0@2=3 0.0@3=4ofl"});
+    bench ended({{{1, 2, 3, 4}, 9}}, {.prefill = 8, .end_ids = {3}}, of);
+    CHECK(passes_of(ended) == texts{"P 0.0@0=1 0.0@1=2 0.0@2=3 0.0@3=4ofn"});
+}
+
+TEST_CASE("a token knows the length of the text that it is computed in") {
+    const scaled_model of(rope_kind::longrope);
+    for (const uint32_t prefill : {0u, 2u, 8u}) {
+        CAPTURE(prefill);
+        bench written({{{1, 2, 3}, 4}}, {.prefill = prefill}, of);
+        while (written.next())
+            for (const pass_token &token : written.now.tokens)
+                CHECK(token.sequence_length() ==
+                      std::max<uint64_t>(token.again ? 5 : 3, token.position + 1));
+        bench scored({{{1, 2, 3, 4, 5, 6}, 0}}, {.prefill = prefill}, of);
+        while (scored.next())
+            for (const pass_token &token : scored.now.tokens) CHECK(token.sequence_length() == 6);
+    }
 }
 
 TEST_CASE("an end token ends a continuation and is no part of it") {

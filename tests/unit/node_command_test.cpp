@@ -123,6 +123,13 @@ TEST_CASE("homes are loaded, a request is followed over nodes, the page is serve
     CHECK(asked.code == 0);
     CHECK(asked.out == alone.out);
     CHECK(asked.says("40 tokens written by one, first after "));
+    // Where a text ends is the asker's to say: within it, and at a token.
+    const std::string text = alone.out.substr(0, alone.out.size() - 1), stop = text.substr(60, 5);
+    const ended cut =
+        all.generate("-q --cluster " + all.file + " --node one --stop '" + stop + "'");
+    CHECK(cut.code == 0);
+    CHECK(cut.out == text.substr(0, text.find(stop, 18)) + "\n");
+    CHECK(cut.out == all.generate("-q --stop '" + stop + "'").out);
     const ended both = all.generate("-q --prompt 'It was' --cluster " + all.file + " --node two");
     CHECK(both.out == all.generate("-q --prompt 'It was'").out);
     all.end(1, SIGKILL);
@@ -184,6 +191,83 @@ TEST_CASE("eval as a home has the likelihood of one process") {
     CHECK(line(all.at_server("one") + " --set run.prefill=3") == line("--set run.prefill=3"));
 }
 
+TEST_CASE("a policy that dies, or does not come back, is named with its call and the request") {
+    const std::string library =
+        std::string(MOORAGE_BINARY_DIR) + "/tests/policies/mortal_router.so";
+    const auto policy = [&](const std::string &way) {
+        return std::vector<std::string>{
+            "--set", "plugins.path=" + library, "--set", "router.plugin=mortal_router",
+            "--set", "router.way=" + way,       "--set", "router.at=20"};
+    };
+    const auto ask = [](const local_cluster &all) {
+        return all.generate("--node one --cluster " + all.file);
+    };
+    const auto dies = [&](const std::string &way, const char *limit, const char *says) {
+        CAPTURE(way);
+        local_cluster all;
+        all.more = policy(way);
+        all.more.insert(all.more.end(), {"--set", std::string("plugins.call_limit_ms=") + limit});
+        all.start(0);
+        const ended lost = ask(all);
+        CHECK(lost.code == 1);
+        CHECK(lost.says("one does not answer: lost: the connection ended after "));
+        CHECK(all.end(0, SIGCONT) == 3);
+        const std::string log = all.log(0);
+        CAPTURE(log);
+        CHECK(log.find("moorage: node one: router policy mortal_router (" + library +
+                       "): " + says) != std::string::npos);
+        CHECK(log.find("; request 1 was under way\n") != std::string::npos);
+    };
+    dies("segv", "10000", "died of SIGSEGV in select, layer ");
+    dies("wait", "300", "select did not return within 300 ms (plugins.call_limit_ms)");
+    // Without a limit it waits; whoever asks it to end need not.
+    local_cluster all;
+    all.more = policy("wait");
+    all.more.insert(all.more.end(), {"--set", "plugins.call_limit_ms=0"});
+    all.start(0);
+    auto asked = std::async(std::launch::async, [&] { return ask(all); });
+    // Its loop looks four times a second, unless it stands still.
+    while (all.status(0)["loop_age_s"] < 3.0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(all.end(0, SIGTERM) == 3);
+    CHECK(all.log(0).find("died of SIGALRM in select") != std::string::npos);
+    CHECK(all.log(0).find("it was asked to end, and was still at work 5 s later") !=
+          std::string::npos);
+    CHECK(asked.get().code == 1);
+}
+
+TEST_CASE("who is refused by all others does not pass for one of them") {
+    local_cluster all;
+    for (const size_t server : {1, 2}) all.start(server);
+    // The same file with one server more, so that the clusters differ.
+    std::string text = all.at.read("cluster.toml");
+    text.insert(text.find("[[cluster.links]]"),
+                "[[cluster.servers]]\nname = \"four\"\nflops = 50e9\n"
+                "expert_memory_bytes = 5.2e6\n\n");
+    all.at.folder.write("other.toml", text);
+    const std::string other = "--cluster " + all.at.file("other.toml");
+    const ended alone = all.generate(other + " --server one");
+    CHECK(alone.code == 1);
+    CHECK(alone.says("every node of the cluster refuses this one; two says: cluster "));
+    CHECK(alone.says("start both with the same files"));
+    // Nodes that are away are another matter.
+    all.file = all.at.file("other.toml");
+    all.start(0);
+    for (int tries = 0; tries < 600; ++tries) {
+        if (!http_get(all.status_address(0), "/health", 1'000'000'000)) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    const auto health = http_get(all.status_address(0), "/health", 1'000'000'000);
+    REQUIRE_FALSE(health.ok());
+    CHECK(health.failure().text.find("503") != std::string::npos);
+    CHECK(all.status(0)["peers"][1]["stands"] == "refused");
+    CHECK(all.end(0, SIGTERM) == 0);
+    for (const size_t server : {1, 2}) all.end(server, SIGKILL);
+    const ended away = all.generate(other + " --server one");
+    CHECK(away.code == 0);
+    CHECK(away.out == all.generate("-q").out);
+}
+
 TEST_CASE("what is wrong is said, with what to do") {
     local_cluster all;
     const auto refused = [&](const std::string &arguments, const std::string &says, int code = 2) {
@@ -214,7 +298,10 @@ TEST_CASE("what is wrong is said, with what to do") {
     refused(ask + "one", "a node of --cluster");
     refused(ask + "one --server one --cluster " + all.file, "in place of --server");
     refused(ask + "too --cluster " + all.file, "there is no server too; did you mean two");
-    refused(ask + "one --temperature 1 --cluster " + all.file, "as [source] of its own file");
+    refused(ask + "one --temperature 1 --cluster " + all.file, "leave --temperature out");
+    refused(ask + "one --seed 4 --cluster " + all.file, "as [source] of its own file");
+    refused(ask + "one --set source.min_p=0.1 --cluster " + all.file,
+            "leave --set source.min_p out");
     refused(ask + "one --report --cluster " + all.file, "leave it out");
     refused("run " + home + "/configs/quickstart.toml --set wire.plugin=tcp", "leave [wire] out");
     all.start(0);

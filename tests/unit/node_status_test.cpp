@@ -228,4 +228,18 @@ TEST_CASE("a thread that stands still is no health, whatever the others do") {
     CHECK(of.answer("/health").code == 503);
 }
 
+TEST_CASE("a node that all others refuse is no healthy one") {
+    const auto asked = [](const node_snapshot &of) {
+        const http_answer said = health(of, of.taken_ns);
+        return std::pair(said.code, json::parse(said.body)["state"].get<std::string>());
+    };
+    node_snapshot now = some();
+    now.tasks.clear();
+    CHECK(asked(now) == std::pair(200, std::string("serving")));
+    now.refused = "two says: cluster 1 is the caller's";
+    CHECK(asked(now) == std::pair(503, std::string("refused")));
+    now.draining = true;
+    CHECK(asked(now) == std::pair(503, std::string("draining")));
+}
+
 }  // namespace node_status_test

@@ -121,6 +121,75 @@ TEST_CASE("a pipe that nobody reads is an error, and ends a text that is being w
     }
 }
 
+TEST_CASE("a descriptor that the program was started without is an error, and no file of its own") {
+    const program on;
+    auto command = small_run();
+    const ended whole = on.run(command);
+    REQUIRE(whole.code == 0);
+    command.insert(command.end(), {"--json", "a.json"});
+    const auto closed = [&](const char *how, int out, int errors) {
+        const std::string line = std::string("exec \"$@\" ") + how;
+        return program::wait(on.start(command, out, errors, {"/bin/sh", "-c", line, "sh"}));
+    };
+    const auto open = [&](const char *name) {
+        return ::open(on.file(name).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    };
+    const int out = open("out"), errors = open("errors");
+    CHECK(closed("<&-", out, errors) == 0);
+    CHECK(on.read("out") == whole.out);
+    CHECK(on.read("errors").empty());
+    for (const char *how : {">&-", "<&- >&-", "<&- >&- 2>&-"}) {
+        CAPTURE(how);
+        std::filesystem::remove(on.file("a.json"));
+        CHECK(::ftruncate(errors, 0) == 0);
+        ::lseek(errors, 0, SEEK_SET);
+        CHECK(closed(how, out, errors) == 1);
+        CHECK(on.read("errors") ==
+              (std::string(how).ends_with("2>&-")
+                   ? ""
+                   : "moorage: standard output cannot be written: Bad file descriptor\n"));
+        CHECK(json::parse(on.read("a.json"))["tokens"] == 20);
+    }
+    CHECK(on.read("out") == whole.out);
+    ::close(out);
+    ::close(errors);
+}
+
+TEST_CASE("an output without a name is refused; a link stays, and what it leads to is written") {
+    const program on;
+    auto command = small_run();
+    for (const char *option : {"--json", "--html", "--timeline"}) {
+        auto nameless = command;
+        nameless.insert(nameless.end(), {option, ""});
+        const ended refused = on.run(nameless);
+        CHECK(refused.code == 2);
+        CHECK(refused.says(std::string(option) + " is given no name"));
+    }
+    std::filesystem::create_directory(on.file("far"));
+    on.folder.write("far/old.json", "old");
+    std::filesystem::create_symlink("far/old.json", on.file("first"));
+    std::filesystem::create_symlink("first", on.file("second"));
+    std::filesystem::create_symlink(on.file("far/new.json"), on.file("dangling"));
+    for (const auto &[link, target] : {std::pair{"first", "far/old.json"},
+                                       {"second", "far/old.json"},
+                                       {"dangling", "far/new.json"}}) {
+        CAPTURE(link);
+        auto linked = command;
+        linked.insert(linked.end(), {"--json", link});
+        CHECK(on.run(linked).code == 0);
+        CHECK(std::filesystem::is_symlink(on.file(link)));
+        CHECK(std::filesystem::is_regular_file(std::filesystem::symlink_status(on.file(target))));
+        CHECK(json::parse(on.read(target))["tokens"] == 20);
+        std::filesystem::resize_file(on.file(target), 0);
+    }
+    std::filesystem::create_symlink("round", on.file("round"));
+    command.insert(command.end(), {"--json", "round"});
+    const ended endless = on.run(command);
+    CHECK(endless.code == 1);
+    CHECK(endless.says("round: cannot create: "));
+    CHECK(on.names().size() == 5);  // no draft is left
+}
+
 TEST_CASE("two outputs with one name are refused before anything runs") {
     const program on;
     std::filesystem::create_directory(on.file("sub"));

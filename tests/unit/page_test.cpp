@@ -361,6 +361,51 @@ TEST_CASE("a browser draws everything, and nothing is cut at any width") {
 
 namespace {
 
+// Of what is drawn: entries of one legend that look alike, bars of shares that are not as long as
+// their share of the whole, maps whose columns nothing names.
+constexpr const char *looks_probe = R"(<script>addEventListener('load', () => setTimeout(() => {
+  const all = (what, on = document) => [...on.querySelectorAll(what)];
+  const twins = all('.legend').map(legend => {
+    const looks = all('.swatch', legend).map(e => { const s = getComputedStyle(e);
+      return s.borderTopColor + s.borderTopStyle + s.width; });
+    return looks.length - new Set(looks).size; }).reduce((a, b) => a + b, 0);
+  let shares = 0, wrong = 0;
+  for (const bars of all('.bars')) {
+    const end = bars.querySelector('.ruler') && bars.querySelector('.ruler').lastChild.textContent;
+    for (const track of all('.track', bars)) {
+      const value = parseFloat(track.nextSibling.textContent);
+      if (!/ %/.test(track.nextSibling.textContent)) continue;
+      ++shares;
+      const width = parseFloat(track.firstChild.style.width);
+      wrong += end !== '100.0 %' || Math.abs(width - value) > .1;
+    }
+  }
+  const rulers = all('.bars').filter(e => !e.querySelector('.ruler')).length;
+  const maps = all('table.heat'), bare = maps.filter(e => all('tfoot td', e).length < 2).length;
+  const found = {twins, shares, wrong, rulers, maps: maps.length, bare};
+  for (const [key, value] of Object.entries(found))
+    document.body.setAttribute('data-' + key, value);
+  shown(); }, 400))</script>)";
+
+}  // namespace
+
+TEST_CASE("a browser draws bars to scale, maps with axes and legends that tell entries apart") {
+    if (browser().empty())
+        return moorage::test::skip("no Chromium: pages were not drawn (apt-get install chromium)");
+    const comparison lines = sample(7, {16, 32, 64}, {"gpu"}), bars = sample(5, {64}, {"gpu"});
+    for (const comparison *page : {&lines, &bars}) {
+        const std::string dom = drawn(to_html(*page, "moorage compare a.toml"), 800, looks_probe);
+        CAPTURE(dom.substr(dom.find("<body"), 300));
+        CHECK(contains(dom, "data-twins=\"0\""));
+        CHECK(contains(dom, "data-wrong=\"0\""));
+        CHECK(contains(dom, "data-rulers=\"0\""));
+        CHECK_FALSE(contains(dom, "data-maps=\"0\""));
+        CHECK(contains(dom, "data-bare=\"0\""));
+    }
+}
+
+namespace {
+
 // What a node says of itself among `servers` of a model with `layers`, `passed` seconds later.
 json status_of(uint32_t servers, uint32_t layers, uint32_t passed) {
     node_snapshot made;

@@ -18,11 +18,12 @@ namespace {
 
 const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo.toml";
 
-moorage::test::ended compare(const std::vector<std::string> &more) {
-    std::vector<std::string> words{"profile",   "compare",      demo,
-                                   "--profile", "host",         "--runs",
-                                   "1",         "--set",        "source.max_tokens=4",
-                                   "--set",     "run.threads=1"};
+// Times of so few tokens mean nothing, so by default any are near enough.
+moorage::test::ended compare(const std::vector<std::string> &more,
+                             const std::string &within = "1000000") {
+    std::vector<std::string> words{
+        "profile",  "compare", demo,    "--profile",           "host",  "--runs",       "1",
+        "--within", within,    "--set", "source.max_tokens=4", "--set", "run.threads=1"};
     words.insert(words.end(), more.begin(), more.end());
     return moorage::test::program().run(words);
 }
@@ -49,7 +50,7 @@ TEST_CASE("what would be wrong after measuring is told before") {
     CHECK(refused({"--out", "x.toml", "--json", "no/such/y.json"}).find("no/such/y.json") !=
           std::string::npos);
     CHECK(
-        refused({"--out", "x.toml", "--threads", "1024"}).find("run.threads 1024: this machine") !=
+        refused({"--out", "x.toml", "--threads", "1024"}).find("run.threads 1024: this process") !=
         std::string::npos);
     const std::string local = std::string(MOORAGE_SOURCE_DIR) + "/configs/clusters/local.toml";
     const auto cluster = moorage::test::program().run({"profile", "compare", local});
@@ -73,6 +74,48 @@ TEST_CASE("compositions side by side: a row of decode and one of prefill each, b
     CHECK(prompt["class"] == "prefill");
     CHECK(prompt["unit"] == "ttft_ms");
     CHECK(found["summary"]["classes"].size() == 3);
+}
+
+// No run takes to the nanosecond what the emulator says, so a limit of 0 is always passed.
+TEST_CASE("a row further off than the limit fails the verdict: in text, JSON and the exit code") {
+    const auto kept = compare({"--json", "-"});
+    REQUIRE_MESSAGE(kept.code == 0, kept.errors);
+    const json good = parse_json(kept.out)["verdict"];
+    CHECK(good["ok"] == true);
+    CHECK(good["rows_off"] == 0);
+    const auto shows = [](const moorage::test::ended &run, const char *line) {
+        return run.out.find(line) != std::string::npos;
+    };
+    CHECK(shows(compare({}), "verdict: ok, none of 2 rows off by more than 100000000.0 %\n"));
+    const auto off = compare({"--json", "-"}, "0");
+    CHECK(off.code == 1);
+    const json bad = parse_json(off.out)["verdict"];
+    CHECK(bad["ok"] == false);
+    CHECK(bad["rows_off"] == 2);
+    CHECK(bad["within"] == 0);
+    const auto text = compare({}, "0%");
+    CHECK(text.code == 1);
+    CHECK(shows(text, "verdict: off, 2 of 2 rows by more than 0.0 %; worst demo ("));
+    CHECK(compare({}, "-1").code == 2);
+}
+
+TEST_CASE("runs that offload little have no figures of offloading") {
+    const auto offloading = [](const std::string &experts, const std::string &tokens) {
+        return compare({"--offloading", "--set", "memory.experts=" + experts, "--set",
+                        "source.max_tokens=" + tokens});
+    };
+    CHECK(offloading("48", "40").code == 0);  // a quarter of them
+    const auto refused = [&](const std::string &experts, const std::string &tokens,
+                             const std::string &why) {
+        const auto run = offloading(experts, tokens);
+        CHECK(run.code == 1);
+        CHECK_MESSAGE(run.says("demo on emulator: " + why), run.errors);
+        CHECK(run.out.find(" ms ") == std::string::npos);
+    };
+    // All are there; next to none; a few tokens ask for fewer than there are slots for.
+    refused("192", "40", "100.0 % of the experts were there, not 50.0 % to 90.0 %: no figure of");
+    refused("8", "40", "14.0 % of the experts were there, not 50.0 % to 90.0 %");
+    refused("150", "12", "no more was brought than there is room for, so nothing was evicted");
 }
 
 TEST_CASE("experts on the CPU are a class of their own, and text has the layout of validate") {

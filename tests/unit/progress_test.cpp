@@ -102,6 +102,42 @@ TEST_CASE("a terminal gets few updates from many threads, and a clean line at th
     close(outer);
 }
 
+TEST_CASE("a line while something loads: what, how long, and gone at the end") {
+    setenv("TERM", "xterm", 1);
+    const int outer = posix_openpt(O_RDWR | O_NOCTTY);
+    if (outer < 0 || grantpt(outer) != 0 || unlockpt(outer) != 0)
+        return moorage::test::skip("no pseudo-terminal here");
+    const int inner = open(ptsname(outer), O_RDWR | O_NOCTTY);
+    REQUIRE(inner >= 0);
+    {
+        loading_line hidden("loading a, 1 MB", true, inner);
+        std::this_thread::sleep_for(150ms);
+    }
+    CHECK(arrived(outer).empty());
+    std::string text;
+    {
+        loading_line shown("loading a, 1 MB", false, inner);
+        while (text.find("\033[K") == text.npos) text += arrived(outer);
+        shown.wipe();
+        text += arrived(outer);
+        shown.wipe();
+    }
+    CHECK(text.starts_with("\rloading a, 1 MB  0:00\033[K"));
+    CHECK(text.ends_with("\r\033[K"));
+    CHECK(arrived(outer).empty());
+    close(inner);
+    close(outer);
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    {
+        loading_line piped("loading a, 1 MB", false, ends[1]);
+        std::this_thread::sleep_for(150ms);
+    }
+    CHECK(arrived(ends[0]).empty());
+    close(ends[0]);
+    close(ends[1]);
+}
+
 TEST_CASE("processes that are forked later count together") {
     progress shown("rows", 10, ::open("/dev/null", O_WRONLY | O_CLOEXEC));
     for (const uint64_t by : {3, 4}) {

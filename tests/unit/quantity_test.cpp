@@ -33,6 +33,33 @@ bool refused(const std::string &text, quantity_unit unit, const std::string &par
 
 using enum quantity_unit;
 
+TEST_CASE("numbers are written as they are read, and given the unit that they lost") {
+    CHECK(quantity_text(25.3, bytes_per_s) == "25.3 B/s");
+    CHECK(quantity_text(0.25, share) == "25 %");
+    CHECK(quantity_text(7, ns) == "7 ns");
+    CHECK(short_quantity_text(1e6, bytes_per_s) == "1 MB/s");
+    CHECK(short_quantity_text(1e14, bits_per_s) == "100 Tbit/s");
+    CHECK(short_quantity_text(1e8, ns) == "100 ms");
+    CHECK(short_quantity_text(1e-3, s) == "1 ms");
+    CHECK(short_quantity_text(0, ns) == "0 ns");
+    CHECK(short_quantity_text(1e7, bytes) == "10 MB");
+    for (const quantity_unit unit : all_units)
+        for (const double number : {0.001, 7.0, 25.3, 1e6, 3e12}) {
+            const auto one = parse_quantity(quantity_text(number, unit), unit),
+                       other = parse_quantity(short_quantity_text(number, unit), unit);
+            CAPTURE(name_of(unit));
+            REQUIRE((one.ok() && other.ok()));
+            CHECK(*one == doctest::Approx(number));
+            CHECK(*other == doctest::Approx(number));
+        }
+    // Where the likely unit fits; where only others do; where none does.
+    CHECK(likely_quantity_text(25.3, bytes_per_s, 1e6, 1e14, "GB/s") == "25.3 GB/s");
+    CHECK(likely_quantity_text(25.3, bytes_per_s, 1e6, 1e14, "kB/s") == "25.3 GB/s");
+    CHECK(likely_quantity_text(25300, bytes_per_s, 1e6, 1e13, "GB/s") == "25300 MB/s");
+    CHECK(likely_quantity_text(1e300, bytes_per_s, 1e6, 1e14, "GB/s") == "");
+    CHECK(likely_quantity_text(20, s, 1e-9, 2, "ms") == "20 ms");
+}
+
 TEST_CASE("sizes: powers of 1000, and of 1024 with an i") {
     CHECK(value("5 GiB", bytes) == 5368709120.0);  // 5 x 1024^3
     CHECK(value("5GiB", bytes) == 5368709120.0);

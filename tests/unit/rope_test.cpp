@@ -37,7 +37,7 @@ TEST_CASE("plain: one decade a pair") {
     const rope_turn turn = rope_turn_of(four_pairs(rope_kind::plain), 1);
     near(turn.frequencies, {1, 0.1, 0.01, 0.001});
     CHECK(turn.attention_factor == 1);
-    CHECK_FALSE(rope_follows_context(four_pairs(rope_kind::plain)));
+    CHECK(rope_scaling_of(four_pairs(rope_kind::plain), 1u << 20) == 0);
 }
 
 TEST_CASE("linear: all frequencies divided by the factor") {
@@ -52,7 +52,8 @@ TEST_CASE("dynamic: plain within the trained context, the slowest pair stretched
     rope_config of = four_pairs(rope_kind::dynamic);
     of.factor = 3;
     of.original_positions = 100;
-    CHECK(rope_follows_context(of));
+    CHECK(rope_scaling_of(of, 100) == 0);
+    CHECK(rope_scaling_of(of, 101) == 101);  // each length has a turn of its own
     near(rope_turn_of(of, 100).frequencies, {1, 0.1, 0.01, 0.001});
     // Twice the context: the base grows by (3 * 2 - 2)^(8/6) = 4^(4/3); pair i then turns slower by
     // 4^(4/3 * i/4) = 4^(i/3), so the last one by 4.
@@ -139,9 +140,14 @@ TEST_CASE("longrope: a factor for each pair, by the length of the context") {
     of.long_factor = {1, 5, 10, 20};
     of.original_positions = 256;
     of.factor = 16;
-    CHECK(rope_follows_context(of));
+    CHECK(rope_scaling_of(of, 256) == 0);
+    CHECK(rope_scaling_of(of, 257) == 1);
+    CHECK(rope_scaling_of(of, 5000) == 1);
     near(rope_turn_of(of, 256).frequencies, {1, 0.1, 0.005, 0.0005});
     near(rope_turn_of(of, 257).frequencies, {1, 0.02, 0.001, 0.00005});
+    rope_config alike = of;
+    alike.long_factor = of.short_factor;
+    CHECK(rope_scaling_of(alike, 5000) == 0);  // a border that changes nothing
     // ln 16 / ln 256 = 1/2
     CHECK(rope_turn_of(of, 1).attention_factor == doctest::Approx(std::sqrt(1.5)));
     of.attention_factor = 1.19;
@@ -149,6 +155,20 @@ TEST_CASE("longrope: a factor for each pair, by the length of the context") {
     of.attention_factor = 0;
     of.factor = 1;
     CHECK(rope_turn_of(of, 1).attention_factor == 1);
+}
+
+TEST_CASE("turns by length, in any order of lengths, are those made for each length") {
+    rope_config dynamic = four_pairs(rope_kind::dynamic),
+                longrope = four_pairs(rope_kind::longrope);
+    dynamic.factor = longrope.factor = 3;
+    dynamic.original_positions = longrope.original_positions = 100;
+    longrope.short_factor = {1, 1, 2, 2};
+    longrope.long_factor = {1, 5, 10, 20};
+    for (const rope_config &of : {dynamic, longrope, four_pairs(rope_kind::plain)}) {
+        rope_turns turns(of);
+        for (const uint64_t length : {1u, 100u, 101u, 250u, 250u, 7u, 101u, 99u, 250u})
+            CHECK(turns.of_length(length).frequencies == rope_turn_of(of, length).frequencies);
+    }
 }
 
 TEST_CASE("rotation multiplies pairs as complex numbers") {

@@ -258,7 +258,7 @@ TEST_CASE("a model as a source: what it takes, what a trace refuses") {
     CHECK(config.prefill == 512);
     CHECK(config.max_tokens == 128);
     CHECK(config.temperature == 0);
-    CHECK(config.stop);
+    CHECK(config.stop.at_model_ends);
     CHECK_FALSE(config.experts.has_value());
     CHECK_FALSE(config.bytes.has_value());
     config = accepted(model +

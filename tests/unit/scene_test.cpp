@@ -464,7 +464,7 @@ TEST_CASE("what the sizes of models decide") {
     refused(switch8 + lone_server(gpu + "gpu_count = 5\nexpert_memory_bytes = 186856243\n") + drawn,
             {"96 experts need", "have 934281215", "room for 95 whole ones"});
     // With a cloud there is no least; a model that nobody asks for needs no room.
-    accepted(switch8 + lone_server(gpu + "expert_memory_bytes = 1\n") + drawn +
+    accepted(switch8 + lone_server(gpu + "expert_memory_bytes = 0\n") + drawn +
              "[cluster.cloud]\nflops = 1e15\n");
     accepted(switch8 + "[[cluster.models]]\nname = \"n\"\nshape = \"switch_base_128\"\n" +
              lone_server(gpu + "expert_memory_bytes = 905969664\n") + drawn + "models = \"m\"\n");
@@ -484,11 +484,37 @@ TEST_CASE("what the sizes of models decide") {
     refused(switch8 + lone_server(gpu) + drawn + "trace = \"/none.safetensors\"\n",
             {"[[cluster.workloads]] w", "/none.safetensors"});
     refused(switch8 + lone_server(gpu) +
-                "[cluster.radio]\nserver_power_w = 1\nuser_power_w = 1e-300\n"
-                "user_bandwidth_hz = 1\nnoise_w_per_hz = 1\narea_m = 1e6\n"
+                "[cluster.radio]\nserver_power_w = 1\nuser_power_w = \"1e-300 W\"\n"
+                "user_bandwidth_hz = 1e3\nnoise_w_per_hz = 1e-9\narea_m = 1e6\n"
                 "[[cluster.users]]\nname = \"u\"\nworkload = \"w\"\n" +
                 drawn,
-            {"the radio gives u a rate of"});
+            {"u is out of radio range"});
+}
+
+TEST_CASE("users and servers out of radio range are named, others are not") {
+    // 5 MHz, 10 mW, noise of 4e-21 W/Hz, distance^-4. At 5 km the ratio is
+    // 0.01 x 1.6e-15 / 2e-14 = 8e-4, and 5e6 x 8e-4 / ln 2 = 5.8 kbit/s; at 8 km 1.22e-4, 880
+    // bit/s.
+    const auto text = [](const std::string &user, const std::string &other, const char *rest) {
+        return switch8 +
+               lone_server("flops = 1e12\nexpert_memory_bytes = 9e9\nposition = [0, 0]\n") +
+               "[[cluster.servers]]\nname = \"far\"\nflops = 1e12\nexpert_memory_bytes = 9e9\n"
+               "position = [" +
+               other +
+               ", 0]\n"
+               "[cluster.cloud]\nflops = 1e12\n"
+               "[cluster.radio]\nuser_bandwidth_hz = 5e6\nuser_power_w = 0.01\n"
+               "server_power_w = 0.01\nserver_bandwidth_hz = 5e6\nnoise_w_per_hz = 4e-21\n"
+               "[[cluster.users]]\nname = \"u\"\nposition = [" +
+               user + ", 0]\nworkload = \"w\"\n" + rest + drawn;
+    };
+    accepted(text("-5000", "100", ""));
+    refused(text("-8000", "100", ""), {"u is out of radio range: 88", "of which 1000 are needed"});
+    refused(text("-1e7", "100", ""), {"u is out of radio range"});
+    refused(text("-5000", "8000", ""), {"a and far are out of radio range: 88"});
+    // Where a link is given the radio does not count.
+    accepted(
+        text("-5000", "8000", "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e9\n"));
 }
 
 TEST_CASE("256 devices and 1664 experts, every home with statistics of its own") {

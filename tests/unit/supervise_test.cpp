@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -200,6 +201,51 @@ TEST_CASE("a call that does not come back is ended and named") {
         std::signal(SIGTERM, SIG_IGN);
         for (;;) pause();
     });
+}
+
+namespace {
+
+// A plan may take 30 times as long as another call: 600 ms here.
+ending planned(const std::function<void()> &deed) {
+    return run_supervised(
+        [&](const sender &) {
+            board->call_limit_ms = 20;
+            const policy_call at_work(owner_of("mine", "placement", "./mine.so"),
+                                      entry_point::placement_plan);
+            deed();
+            return 0;
+        },
+        {});
+}
+
+}  // namespace
+
+TEST_CASE("a plan is limited in processor time: on a busy machine it takes longer") {
+    using clock = std::chrono::steady_clock;
+    const auto compute = [](std::chrono::milliseconds how_long) {
+        const std::clock_t end = std::clock() + how_long.count() * CLOCKS_PER_SEC / 1000;
+        while (std::clock() < end) continue;
+    };
+    // 2 s and more, of which it computes at most 0.4.
+    const ending slow = planned([&] {
+        const auto end = clock::now() + std::chrono::seconds(2);
+        for (int part = 0; part < 40 || clock::now() < end; ++part) {
+            if (part < 40) compute(std::chrono::milliseconds(8));
+            std::this_thread::sleep_for(std::chrono::milliseconds(42));
+        }
+    });
+    CHECK(slow.finished);
+    CHECK_FALSE(slow.overran);
+    for (const bool computes : {true, false}) {
+        const ending endless = planned([&] {
+            for (;;)
+                if (!computes) std::this_thread::sleep_for(std::chrono::hours(1));
+        });
+        CHECK(endless.overran);
+        CHECK(endless.text() ==
+              "placement policy mine (./mine.so): plan did not return within 600 ms "
+              "(plugins.call_limit_ms) and was ended");
+    }
 }
 
 TEST_CASE("many short calls are not one long call") {

@@ -8,6 +8,7 @@
 
 #include "core/base/json.h"
 #include "core/base/random.h"
+#include "core/pipeline/text_ends.h"
 #include "toy_machine.h"
 
 namespace texts_test {
@@ -309,6 +310,89 @@ TEST_CASE("deep nesting is refused, not followed") {
     const std::string deep(200'000, '[');
     CHECK(on.refusal("a.json", deep).starts_with("a.json: not valid JSON"));
     CHECK(on.refusal("a.json", deep + std::string(deep.size(), ']')).starts_with("a.json[0][0]: "));
+}
+
+namespace {
+
+// By the definition: the place where a stop is complete first, and the longest stop there.
+std::string cut_by_definition(const std::string &text, const std::vector<std::string> &stops) {
+    for (size_t end = 1; end <= text.size(); ++end) {
+        size_t longest = 0;
+        for (const std::string &stop : stops)
+            if (text.substr(0, end).ends_with(stop)) longest = std::max(longest, stop.size());
+        if (longest != 0) return text.substr(0, end - longest);
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("a text is cut before the stop that is complete first") {
+    const auto cut = [](const char *text, std::vector<std::string> stops) {
+        return cut_at_stop(text, stops);
+    };
+    CHECK(cut("one two", {}) == "one two");
+    CHECK(cut("one two", {"two"}) == "one ");
+    CHECK(cut("one two", {"tw", "two"}) == "one ");
+    CHECK(cut("one two", {"wo", "e"}) == "on");
+    CHECK(cut("xabc", {"abc", "b"}) == "xa");
+    CHECK(cut("xab", {"ab", "b"}) == "x");
+    CHECK(cut("aaab", {"aab"}) == "a");
+    CHECK(cut("stop", {"stop"}) == "");
+    CHECK(cut("sto", {"stop"}) == "sto");
+}
+
+TEST_CASE("texts and stops by chance: pieces of any length show the same, and never take back") {
+    random_stream random(11, 3);
+    const auto drawn = [&](size_t most) {
+        std::string text;
+        for (size_t left = 1 + random.below(most); left > 0; --left)
+            text += static_cast<char>('a' + random.below(3));
+        return text;
+    };
+    for (int round = 0; round < 3000; ++round) {
+        const std::string text = drawn(30);
+        std::vector<std::string> stops(1 + random.below(3));
+        for (std::string &stop : stops) stop = drawn(5);
+        const std::string expected = cut_by_definition(text, stops);
+        CHECK(cut_at_stop(text, stops) == expected);
+        stop_stream shown(&stops);
+        std::string out;
+        for (size_t at = 0; at < text.size();) {
+            const size_t bytes = std::min<size_t>(text.size() - at, 1 + random.below(4));
+            out += shown.push(text.substr(at, bytes));
+            at += bytes;
+            // What is out stays, and nothing is held back without need.
+            CHECK(expected.starts_with(out));
+            if (!shown.has_stopped()) CHECK(at - out.size() < 5);
+        }
+        CHECK(shown.has_stopped() == (expected != text));
+        CHECK(out + shown.finish() == expected);
+    }
+}
+
+TEST_CASE("what ends a text: the model's ends, ids, names of special tokens, texts") {
+    run_config config;
+    config.model = "models/demo";
+    const auto rules = [&] { return end_rules_of(config, *demo().of, demo().words.get()); };
+    REQUIRE(rules().ok());
+    CHECK(rules()->ids == ids{0});  // of its config.json
+    CHECK(rules()->texts.empty());
+    const std::string name(demo().words->token_of(0));
+    REQUIRE(demo().words->special(0));
+    config.stop = {.at_model_ends = false, .texts = {"the", name}, .ids = {7, 7}};
+    CHECK(rules()->ids == ids{7, 0});
+    CHECK(rules()->texts == std::vector<std::string>{"the"});
+    config.stop = {.at_model_ends = false, .texts = {}, .ids = {}};
+    CHECK(rules()->ids.empty());
+    config.stop.ids = {4096};
+    CHECK(rules().failure().text ==
+          "[source] stop: token 4096 is beyond the vocabulary of models/demo: ids are below 4096");
+    config.stop = {.at_model_ends = true, .texts = {"a\xff"}, .ids = {}};
+    CHECK(rules().failure().text.find("UTF-8") != std::string::npos);
+    config.stop.texts = {"a"};
+    CHECK(end_rules_of(config, *demo().of, nullptr).failure().text.find("tokenizer.json") !=
+          std::string::npos);
 }
 
 }  // namespace texts_test

@@ -466,4 +466,22 @@ TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows"
     CHECK(tokens == std::vector<std::string>{"token 3", "token 4"});
 }
 
+TEST_CASE("a run shows what it prefetches into slots as prefetches") {
+    moorage::test::toy_run on({"plugins", "tests/policies/wider.so"});
+    on.config.experts = 4;
+    on.config.buffer_experts = 1;
+    on.config.cache.plugin = "lru";
+    on.config.prefetch.plugin = "placer";
+    on.config.prefetch.params = {{"page", int64_t{7}, "test"},
+                                 {"place", int64_t{MOORAGE_PLACE_SLOT}, "test"}};
+    on.write(toy::routing({{{0}, {1}}, {{0}, {3}}}, 4, {0, 2}, false));
+    const scratch_file file("slots.json");
+    shown_in(file, on);
+    std::vector<std::string> copies;
+    for (const json &event : events_of(file.parsed(), "X"))
+        if (event["args"].contains("cause")) copies.push_back(event["name"]);
+    // In the order of the link: the step's own load, the prefetch behind it, that of layer 1.
+    CHECK(copies == std::vector<std::string>{"demand 0.0", "prefetch 1.3", "demand 1.1"});
+}
+
 }  // namespace timeline_test

@@ -10,7 +10,7 @@ inline std::string engine_text() {
     const std::string figures[][2] = {{"graph", "true"},
                                       {"kernels_per_product", "2.0"},
                                       {"launch_gap_ns", "5"},
-                                      {"layer_ns", "7"},
+                                      {"layer_ns", "\"7 ns\""},
                                       {"expert_loop_ns", "1"},
                                       {"batch_layer_ns", "40"},
                                       {"sync_ns", "100"},

@@ -143,6 +143,32 @@ TEST_CASE("cells by hand: requests in order, whatever passes their tokens came i
     CHECK(opened->expert(5, 2, 1) == expert_of(4, 2, 1));
 }
 
+TEST_CASE("what is computed again is in the trace once, as it was first") {
+    fake_source from;
+    trace_recorder recorder(layers, experts, top_k, /*predictions=*/2);
+    const auto again = [](pass_token token) {
+        token.again = true;
+        return token;
+    };
+    // Rows 2 and 3 are those of rows 0 and 1 in a longer text, the second beside another request.
+    take(recorder, from, {token_of(0, 0, 0), token_of(1, 0, 1)});
+    take(recorder, from, {again(token_of(2, 0, 0))});
+    take(recorder, from, {again(token_of(3, 0, 1)), token_of(4, 1, 0)});
+    take(recorder, from, {token_of(5, 0, 2)});
+    CHECK(recorder.tokens() == 4);
+    const trace_data data = recorder.finish();
+    CHECK(data.tokens == 4);
+    CHECK(data.request_offsets == std::vector<uint64_t>{0, 3, 4});
+    CHECK(data.token_ids == std::vector<int32_t>{1000, 1001, 1005, 1004});
+    const uint64_t rows[] = {0, 1, 5, 4};
+    for (uint32_t token = 0; token < 4; ++token)
+        for (uint32_t rank = 0; rank < top_k; ++rank)
+            CHECK(data.chosen[(token * layers + 1) * top_k + rank] ==
+                  expert_of(rows[token], 1, rank));
+    // The first layer's prediction for row 5 is that of the token before it in the trace.
+    CHECK(data.prediction_scores.values[2 * layers * 2] == 1 * 100 + 0.5f);
+}
+
 TEST_CASE("without predictions, and with a source that has none") {
     fake_source from;
     from.predicts = false;

@@ -291,7 +291,7 @@ MALFORMED_HEADER("dimension above 64 bits", "tensor experts: shape holds 9999999
 MALFORMED_HEADER("nested shape", "tensor experts: shape holds a list", "[3, 2, 2]", "[[3], 2, 2]")
 MALFORMED_HEADER("many dimensions", "shape has more than 8 numbers", "[3, 2, 2]",
                  "[3, 2, 2,1,1,1,1,1,1]")
-MALFORMED_HEADER("a product that overflows to the right size", "more bytes than 64 bits can count",
+MALFORMED_HEADER("a product that overflows to the right size", "more bits than 64 bits can count",
                  "[3, 2, 2]", "[12, 4294967296, 4294967296]")
 MALFORMED_HEADER("shape larger than the bytes", "takes 16 bytes, but data_offsets [0, 12] hold 12",
                  "[3, 2, 2]", "[4, 2, 2]")

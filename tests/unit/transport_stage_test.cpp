@@ -279,7 +279,9 @@ private:
         uint64_t bytes, sent = 0, moved = 0, prefetched = 0;
         bool cancelled = false, ended = false, released = false;
         bool live() const { return !ended && (!cancelled || sent != moved); }
-        bool ahead() const { return of == owner::prefetch || of == owner::behind; }
+        bool ahead() const {
+            return of == owner::prefetch || of == owner::slot_prefetch || of == owner::behind;
+        }
     };
 
     uint32_t any() {

@@ -75,7 +75,7 @@ public:
         folder_.write("hw_profiles/node/toy.toml", node);
         folder_.write("hw_profiles/engine/toy.toml", toy::engine_text());
         folder_.write("hw_profiles/engine/toy_2.toml",
-                      replaced(toy::engine_text(), "layer_ns = 7", "layer_ns = 107"));
+                      replaced(toy::engine_text(), "layer_ns = \"7 ns\"", "layer_ns = 107"));
         folder_.write("configs/models/toy.toml", shape_toml);
     }
     setting_sources sources() const { return {folder_.path(), {}}; }
@@ -160,6 +160,10 @@ TEST_CASE("ratios are of speeds, slowdowns of pairs are of times a token") {
     CHECK(found.pairs[0].ratio() == doctest::Approx(2.0).epsilon(0.001));
     CHECK(holds(found.pairs[1].reason, "other"));
     CHECK(holds(found.pairs[2].reason, "gone is not in the file"));
+    // 2.0 and 1.0 of the figures' speeds; a row that was not emulated is none.
+    CHECK(found.rows_beyond(0.5).size() == 1);
+    CHECK(found.rows_beyond(0.5)[0]->figure.id == "fast");
+    CHECK(found.rows_beyond(1.001).empty());
     const auto sums = found.summaries();
     REQUIRE(sums.size() == 3);  // resident, PCIe, all
     CHECK(sums[2].rows == 2);

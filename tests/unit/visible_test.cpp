@@ -1,14 +1,37 @@
-// Goal: nothing that a terminal would obey passes, and nothing else changes. Method: every code
-// point and every byte, against the definitions of Unicode and UTF-8.
+// Goal: nothing that a terminal would obey passes, and nothing else changes; what is written is
+// formatted by the host's function, whatever comes with an argument. Method: every code point and
+// every byte, against the definitions of Unicode and UTF-8; an argument with a format() of its own.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <string>
+#include <string_view>
 
+#include "core/base/text.h"
 #include "core/base/visible.h"
+
+// As std::string has std::format() beside it where the compiler's library has <format>.
+namespace visible_test::elsewhere {
+
+template <class T>
+struct allocator : std::allocator<T> {
+    using std::allocator<T>::allocator;
+    template <class Other>
+    allocator(const allocator<Other> &) {}
+};
+using text = std::basic_string<char, std::char_traits<char>, allocator<char>>;
+
+template <class... Values>
+std::string format(std::string_view, Values &&...) {
+    return "formatted elsewhere";
+}
+
+}  // namespace visible_test::elsewhere
 
 namespace visible_test {
 
 using moorage::core::visible;
+using moorage::core::with_short_words;
 
 namespace {
 
@@ -46,6 +69,27 @@ TEST_CASE("bytes that are no UTF-8 are replaced one by one") {
     CHECK(visible("\xF4\x90\x80\x80") == mark + mark + mark + mark);  // above the last
     CHECK(visible("\xE6\x97") == mark + mark);                        // cut off
     CHECK(visible("\xE6\x97\x1b") == mark + mark + "␛");
+}
+
+TEST_CASE("of a word that nobody meant the beginning and the end are shown") {
+    const std::string long_word(5000, 'a'), path(399, 'p');
+    CHECK(with_short_words("no policy " + path + ", nor x") == "no policy " + path + ", nor x");
+    CHECK(with_short_words("no policy " + long_word + " and\n" + long_word) ==
+          "no policy " + std::string(150, 'a') + "[4700 bytes more]" + std::string(150, 'a') +
+              " and\n" + std::string(150, 'a') + "[4700 bytes more]" + std::string(150, 'a'));
+    // Letters of two bytes are not torn.
+    std::string letters = "x";
+    for (int i = 0; i < 300; ++i) letters += "\u00fc";
+    const std::string cut = with_short_words(letters);
+    CHECK(visible(cut) == cut);
+    CHECK(cut.find("bytes more]") != std::string::npos);
+    CHECK(with_short_words("") == "");
+    CHECK(with_short_words(" \n ") == " \n ");
+}
+
+TEST_CASE("an argument's own format() is not asked") {
+    using moorage::core::format;
+    CHECK(format("{} {}", elsewhere::text("here"), std::string("and here")) == "here and here");
 }
 
 }  // namespace visible_test

@@ -135,7 +135,7 @@ TEST_CASE("the program asks it of emulated machines") {
     // What does not fit says so once, not once for each resource.
     std::string device = on.read("device.toml");
     const size_t at = device.find("memory_bytes = ") + 15, end = device.find('\n', at);
-    folder.write("device.toml", device.replace(at, end - at, "1000"));
+    folder.write("device.toml", device.replace(at, end - at, "\"1 kB\""));
     const auto small = on.run({"run", "run.toml", "--what-if"});
     CHECK(small.code == 0);
     const size_t said = small.out.find(" usable");

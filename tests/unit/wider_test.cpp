@@ -119,6 +119,23 @@ TEST_CASE("what the policy of host memory gives up is read again") {
     }
 }
 
+TEST_CASE("two instances of one name state their figures under two names") {
+    bench on;
+    on.config.disk = (on.folder / "disk.toml").string();
+    on.config.experts = 1;
+    on.config.host_experts = 2;
+    on.keep(-1, false, /*give_up=*/true);
+    on.config.host_cache.plugin = "keeper";
+    on.config.host_cache.params = {{"give_up", false, "test"}};
+    const run_report report = on.run_on({{{0}}, {{0}}, {{1}}});
+    CHECK(fact_of(report, "keeper of cache", "given_up") == 3);
+    CHECK(fact_of(report, "keeper of host memory", "given_up") == 0);
+    const auto facts = to_json(report)["facts"];
+    CHECK(facts["keeper of cache"]["given_up"] == 3);
+    CHECK(facts["keeper of host memory"]["given_up"] == 0);
+    CHECK(facts.size() == 2);
+}
+
 TEST_CASE("dropped experts are neither brought nor computed, and count as substituted") {
     bench on;
     trace_data data = toy::routing({{{0, 1}}, {{2, 1}}, {{0, 3}}}, 4, {0, 3}, false);
@@ -194,6 +211,19 @@ TEST_CASE("the model computes with fewer experts; their weight goes to the other
     }
 }
 
+// What became of what prefetches moved: every byte has one fate, and none is behind a dispatch.
+struct fates {
+    uint64_t used = 0, wasted = 0, late = 0, cut_off = 0;
+};
+static void check_prefetched(const run_report &report, const fates &expected) {
+    CHECK(report.bytes.prefetched == expected.used + expected.wasted);
+    CHECK(report.bytes.prefetch_used == expected.used);
+    CHECK(report.bytes.prefetch_wasted == expected.wasted);
+    CHECK(report.bytes.prefetch_late == expected.late);
+    CHECK(report.bytes.prefetch_cut_off == expected.cut_off);
+    CHECK(report.bytes.behind == 0);
+}
+
 TEST_CASE("an order into a slot is there for later steps, without a step that waits for it") {
     // The expert comes while token 0 is at its first loads: its own request, two tokens later,
     // hits.
@@ -203,12 +233,53 @@ TEST_CASE("an order into a slot is there for later steps, without a step that wa
     const run_report report = on.run_on(tokens);
     CHECK(report.experts.misses == 2);
     CHECK(report.experts.hits == 4);
-    CHECK(report.bytes.behind == 100'000);
-    CHECK(report.bytes.prefetched == 0);
+    check_prefetched(report, {.used = 100'000});
+    CHECK(report.bytes.h2d == 300'000);
     CHECK(report.faults.empty());
     bench buffered;
     buffered.order(7, MOORAGE_PLACE_BUFFER);
     CHECK(buffered.run_on(tokens).bytes.behind == 0);
+}
+
+TEST_CASE("what an order into a slot brought and nobody asks for is wasted when the run ends") {
+    bench on;
+    on.order(7, MOORAGE_PLACE_SLOT);
+    check_prefetched(on.run_on({{{0}, {1}}, {{0}, {1}}}), {.wasted = 100'000});
+    // Of one layer: the token's own load until 11,170, then the order's, which has not arrived when
+    // the token ends at 11,280. All its bytes are one piece.
+    bench short_run;
+    short_run.order(3, MOORAGE_PLACE_SLOT);
+    check_prefetched(short_run.run_on({{{0}}}), {.wasted = 100'000, .cut_off = 100'000});
+}
+
+TEST_CASE("a step that asks for what an order into a slot still brings takes it over") {
+    const routing tokens = {{{0}}, {{3}}};
+    bench on;
+    on.order(3, MOORAGE_PLACE_SLOT);
+    // The order's load goes from 11,170 to 22,170, token 1 is routed at 11,450 and waits for it.
+    const run_report report = on.run_on(tokens);
+    check_prefetched(report, {.used = 100'000, .late = 100'000});
+    CHECK(report.bytes.demand == 100'000);
+    CHECK(report.total_ms == ms(gate + 2 * load + expert + head));
+    // In ten pieces of 2,000 the step's own load ends at 20,170. When token 1 is routed, at 20,450,
+    // one piece of the order is under way: the other nine are the step's.
+    bench pieces;
+    pieces.order(3, MOORAGE_PLACE_SLOT);
+    pieces.config.transport.plugin = "chunked";
+    pieces.config.transport.params = {{"chunk_bytes", int64_t{10'000}, "test"}};
+    const run_report divided = pieces.run_on(tokens);
+    check_prefetched(divided, {.used = 10'000, .late = 10'000});
+    CHECK(divided.bytes.demand == 190'000);
+}
+
+TEST_CASE("what loses its slot before a step asks for it was wasted") {
+    bench on;
+    on.config.experts = 2;
+    on.order(3, MOORAGE_PLACE_SLOT);
+    // Beside expert 0 the order takes the second slot. Token 1 evicts 0, the least recently used,
+    // and token 2 evicts 3, which has arrived at 22,170. It is ordered again, in the place of 1,
+    // and is under way when the run ends.
+    check_prefetched(on.run_on({{{0}}, {{1}}, {{2}}}), {.wasted = 200'000, .cut_off = 100'000});
 }
 
 TEST_CASE("an order into host memory is read behind the step's own") {

@@ -170,7 +170,7 @@ TEST_CASE("zones that are alike are planned once") {
     linked.cluster->links.back().from = "small2", linked.cluster->links.back().bits_per_s = 1e8;
     CHECK(numbers(linked) == std::vector<uint32_t>{0, 1, 2});
     run_config larger = twelve;
-    larger.cluster->servers[4].expert_memory_bytes *= 2;
+    *larger.cluster->servers[4].expert_memory_bytes *= 2;
     CHECK(numbers(larger) == std::vector<uint32_t>{0, 1, 2});
     run_config drawn = twelve;
     drawn.cluster->workloads[0].per_user = true;

@@ -220,8 +220,8 @@ int show_plan(const plan_arguments &given) {
     if (const status opened = all.open(given); !opened) return fail(opened.failure());
     if (!all.state().damaged.empty())  // and told as it was read
         return fail(
-            {"there is no plan to show: nodes go on with the one that they have, and write it "
-             "with the next change (cluster rebalance)"});
+            {"there is no plan to show: nodes go on with the one that they have, and whoever "
+             "leads writes it there again"});
     if (given.json_file != "-") {
         print(format("epoch {} by {}{}; {} experts of {}\n", all.plan().epoch,
                      all.has_registry() ? all.at().where() : "the file",

@@ -13,6 +13,10 @@ inline constexpr int exit_ok = 0, exit_failed = 1, exit_usage = 2, exit_policy_d
 // Adds one subcommand to `app`; the function it returns runs it, once parsing chose it, and returns
 // the exit code.
 using command = std::function<int()>;
+// Runs it here: what it throws is told, and its exit code returned.
+int guarded(const command &action);
+// MOORAGE_ONE_PROCESS=1: nothing is done in a child process.
+bool is_one_process();
 command install_plugins(parser &app);
 command install_trace(parser &app);
 command install_tune(parser &app);

@@ -9,7 +9,6 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/config/stage_policy.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
 #include "core/report/time_parts.h"
@@ -30,7 +29,8 @@ using namespace moorage::core;
 struct compare_arguments {
     std::vector<std::string> configs, sweeps;
     setting_options settings;
-    std::string json_file, html_file;
+    std::string json_file, html_file, csv_file;
+    row_file_options rows;
     uint32_t jobs = 0;
     std::string repeat;
     bool no_optimum = false, what_if = false;
@@ -40,6 +40,7 @@ struct work {
     std::vector<run_config> configs;                 // a row each
     std::vector<std::vector<override_value>> swept;  // by configuration
     std::vector<run_config> runs;                    // each row's repeats, one after the other
+    std::vector<std::string> written;                // the settings of each run
     size_t repeats = 1;
 };
 
@@ -79,6 +80,14 @@ result<repetition> read_repeat(const std::string &text) {
     return made;
 }
 
+// As the row file tells runs apart, beside their files.
+std::string settings_text(const std::vector<override_value> &given) {
+    std::string text;
+    for (const override_value &one : given)
+        text += format("{}.{}={}\n", one.section, one.key, one.value);
+    return text;
+}
+
 result<work> read_configs(const compare_arguments &given) {
     const auto fixed = read_settings(given.settings);
     if (!fixed) return fixed.failure();
@@ -100,6 +109,7 @@ result<work> read_configs(const compare_arguments &given) {
                 auto config = load_run_config(file, own);
                 if (!config) return config.failure();
                 if (!repeat->values) config->seed += i;
+                all.written.push_back(settings_text(own));
                 all.runs.push_back(std::move(config).value());
             }
             all.configs.push_back(all.runs[all.runs.size() - all.repeats]);
@@ -113,7 +123,8 @@ result<work> read_configs(const compare_arguments &given) {
 std::string name_of(const run_config &config, const std::vector<run_config> &all) {
     const std::filesystem::path stem = config.file.stem();
     for (const run_config &other : all)
-        if (other.file.stem() == stem && other.file != config.file) return config.file.string();
+        if (other.file.native() != config.file.native() && other.file.stem() == stem)
+            return config.file.string();
     return stem.string();
 }
 
@@ -127,8 +138,9 @@ void note_swept(json &config, const std::vector<override_value> &swept) {
 std::string label_of(const work &done, size_t row) {
     const std::vector<run_config> &configs = done.configs;
     std::string label;
-    const bool several = std::ranges::any_of(
-        configs, [&](const run_config &one) { return one.file != configs[0].file; });
+    const bool several = std::ranges::any_of(configs, [&](const run_config &one) {
+        return one.file.native() != configs[0].file.native();
+    });
     if (several || done.swept[row].empty()) label = name_of(configs[row], configs);
     for (const override_value &one : done.swept[row])
         label += format("{}{}.{}={}", label.empty() ? "" : ", ", one.section, one.key, one.value);
@@ -151,7 +163,7 @@ run_outcome joined(std::span<run_outcome> runs, comparison_row &row) {
     return std::move(runs[0]);
 }
 
-comparison compare(const work &done, std::vector<run_outcome> runs, const run_resources &shared) {
+comparison compare(const work &done, std::vector<run_outcome> runs) {
     const std::vector<run_config> &configs = done.configs;
     comparison all;
     const auto same = [&](const run_config &one) { return one.title == configs[0].title; };
@@ -159,6 +171,7 @@ comparison compare(const work &done, std::vector<run_outcome> runs, const run_re
     for (size_t i = 0; i < configs.size(); ++i) {
         comparison_row row;
         run_outcome ended = joined({&runs[i * done.repeats], done.repeats}, row);
+        if (!ended.has_ended) continue;  // interrupted before
         if (!ended.report) {
             all.failed.push_back(std::move(ended.failure));
             all.failed.back().label = label_of(done, i);
@@ -171,8 +184,7 @@ comparison compare(const work &done, std::vector<run_outcome> runs, const run_re
             row.experts_all = report.config["memory"]["experts_all"].get<uint64_t>();
             row.slots = report.config["memory"]["experts"].get<uint64_t>();
         }
-        const auto cache = find_policy(shared.policies(), configs[i].cache, "cache");
-        row.offline = cache && ((*cache)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
+        row.offline = ended.is_offline;
         row.config = name_of(configs[i], configs);
         row.report = std::move(report);
         all.rows.push_back(std::move(row));
@@ -207,6 +219,19 @@ status ask_all(const work &done, comparison &all, run_resources &shared) {
     return success();
 }
 
+status write_all(const compare_arguments &given, const comparison &all) {
+    // The text first: a file that cannot be written must not take the result with it.
+    if (given.json_file != "-" && given.csv_file != "-") print(to_text(all, output_columns()));
+    if (!given.json_file.empty())
+        if (const status done = write_json(given.json_file, to_json(all)); !done) return done;
+    if (!given.csv_file.empty())
+        if (const status done = write_text(given.csv_file, to_csv(all)); !done) return done;
+    if (given.html_file.empty()) return success();
+    const status done = write_text(given.html_file, to_html(all, command_line(given)));
+    if (done) print_written("HTML report", given.html_file, given.json_file);
+    return done;
+}
+
 int run_compare(const compare_arguments &given) {
     const auto all_work = read_configs(given);
     if (!all_work) return fail(all_work.failure());
@@ -215,25 +240,26 @@ int run_compare(const compare_arguments &given) {
     options.what = "compare";
     options.jobs = given.jobs;
     options.optimum = !given.no_optimum;
+    auto kept = row_file::open(given.rows, {given.json_file, given.csv_file, given.html_file});
+    if (!kept) return fail(kept.failure());
+    options.kept = {&*kept,
+                    [&](size_t run) { return label_of(*all_work, run / all_work->repeats); },
+                    [&](size_t run) { return all_work->written[run]; }};
     auto rows = run_many(all_work->runs, shared, options);
     if (!rows) return fail(rows.failure());
-    comparison all = compare(*all_work, std::move(rows).value(), shared);
-    if (given.what_if)
+    const int signal = rows->signal;
+    comparison all = compare(*all_work, std::move(rows->rows));
+    if (signal != 0)
+        all.interrupted = {name_of_signal(signal), all_work->configs.size(), kept->remedy()};
+    if (given.what_if && signal == 0)
         if (const status asked = ask_all(*all_work, all, shared); !asked)
             return fail(asked.failure());
     const int code = exit_code_of(all.rows.size(), all.failed);
     if (code == exit_usage) return code;
-    // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") print(to_text(all, output_columns()));
-    if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, to_json(all)); !done)
-            return fail(done.failure());
-    if (!given.html_file.empty()) {
-        const status done = write_text(given.html_file, to_html(all, command_line(given)));
-        if (!done) return fail(done.failure());
-        print_written("HTML report", given.html_file, given.json_file);
-    }
-    return code;
+    if (const status done = write_all(given, all); !done) return fail(done.failure());
+    if (signal != 0) return end_interrupted(signal);
+    const status closed = kept->finish();
+    return closed ? code : fail(closed.failure());
 }
 
 }  // namespace
@@ -257,8 +283,12 @@ command install_compare(parser &app) {
     sub->add_flag("--what-if", given->what_if,
                   "run every row again with a tenth more of each resource");
     add_json(*sub, given->json_file, "all reports");
+    sub->add_option("--csv", given->csv_file,
+                    "write a line of comma-separated values for each row; - for standard output")
+        ->type_name("FILE");
     sub->add_option("--html", given->html_file, "write a page with table and plots")
         ->type_name("FILE");
+    add_row_file(*sub, given->rows);
     sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")
         ->type_name("N");
     sub->add_flag("--no-optimum", given->no_optimum, "do not count the offline optimum's misses");

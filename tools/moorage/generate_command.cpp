@@ -1,13 +1,19 @@
 // generate_command.cpp - moorage generate: continues prompts, the text as it comes.
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
+#include "core/pipeline/text_ends.h"
 #include "core/report/figures.h"
+#include "core/report/progress.h"
 #include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"
@@ -24,7 +30,7 @@ using namespace moorage::core;
 struct generate_arguments {
     model_run_options common;
     node_run_options at;
-    std::vector<std::string> prompts;
+    prompt_options prompts;
     std::string node;  // that is asked in place of computing here
     bool quiet = false, figures = false;
 };
@@ -33,16 +39,22 @@ struct generate_arguments {
 // that is refused writes nothing.
 class printer {
 public:
-    printer(const run_config &config, const tokenizer &words, bool to_stdout)
+    // `stops` (text_ends.h) are borrowed.
+    printer(const run_config &config, const tokenizer &words, const std::vector<std::string> &stops,
+            bool to_stdout)
         : streams_(to_stdout && config.prompts.size() == 1),
           prompt_(config.prompts[0]),
-          text_(words, {}) {}
+          text_(words, {}),
+          shown_(&stops) {}
     bool streams() const { return streams_; }
     void token(int32_t id) {
-        if (streams_) write(std::exchange(prompt_, "") + text_.push(id));
+        if (streams_) write(std::exchange(prompt_, "") + shown_.push(text_.push(id)));
     }
     void end(const text_report &done, bool to_stdout) {
-        if (streams_) write(prompt_ + text_.finish() + "\n");
+        if (streams_) {
+            const std::string rest = shown_.push(text_.finish());
+            write(prompt_ + rest + shown_.finish() + "\n");
+        }
         if (streams_ || !to_stdout) return;
         for (size_t i = 0; i < done.texts.size(); ++i)
             write(done.prompts[i] + done.texts[i] + "\n\n");
@@ -56,10 +68,11 @@ private:
     bool streams_;
     std::string prompt_;  // until it is written
     text_stream text_;
+    stop_stream shown_;
 };
 
 // To standard error: the text alone is the result.
-void print_figures(const run_report &report) {
+void print_figures(const run_config &config, const run_report &report) {
     const double tpot = report.tpot_ms.mean;
     std::string line =
         format("{} tokens written, first after {}, then {} tokens/s", report.text.written,
@@ -73,21 +86,54 @@ void print_figures(const run_report &report) {
                        fine_percent(static_cast<double>(report.experts.substituted),
                                     static_cast<double>(report.routing.choices)));
     if (!report.version_names.empty()) line += "; " + versions_text(report);
+    if (config.temperature > 0) line += format(", --seed {}", config.seed);
     print_error(line + "\n");
+}
+
+// As other programs have it: text that is drawn, from what is likely.
+run_config generate_defaults() {
+    run_config defaults;
+    defaults.temperature = 0.8;
+    defaults.sample_top_k = 40;
+    defaults.top_p = 0.95;
+    defaults.min_p = 0.05;
+    return defaults;
+}
+
+// Short enough to be typed again.
+uint32_t drawn_seed() {
+    std::random_device source;
+    return source();
 }
 
 // A node chooses tokens and computes by its own file.
 status check_asked(const generate_arguments &given) {
-    const setting_options &own = given.common.settings;
-    const bool chooses = !own.temperature.empty() || !own.top_p.empty();
+    constexpr std::string_view choices[] = {"source.temperature",
+                                            "source.top_p",
+                                            "source.top_k",
+                                            "source.min_p",
+                                            "source.repetition_penalty",
+                                            "source.presence_penalty",
+                                            "source.frequency_penalty",
+                                            "source.penalty_window",
+                                            "run.seed"};
     if (given.at.cluster.empty() || !given.at.server.empty())
         return error{"--node NAME asks a node of --cluster, in place of --server", true};
-    if (chooses || given.figures || !given.common.json_file.empty())
-        return error{format("--node: {}; leave it out",
-                            chooses ? "a node chooses tokens as [source] of its own file says"
-                                    : "the report of a run is its node's (moorage load has one of "
-                                      "what was asked)"),
+    const auto settings = read_settings(given.common.settings);
+    if (!settings) return settings.failure();
+    for (const override_value &one : *settings) {
+        const std::string key = format("{}.{}", one.section, one.key);
+        if (std::ranges::find(choices, key) == std::end(choices)) continue;
+        return error{format("--node: a request carries a prompt alone, and a node chooses tokens "
+                            "as [source] of its own file says; leave {} out",
+                            one.place.empty() ? "--set " + key : one.place),
                      true};
+    }
+    if (given.figures || !given.common.json_file.empty())
+        return error{
+            "--node: the report of a run is its node's (moorage load has one of what was asked); "
+            "leave it out",
+            true};
     return success();
 }
 
@@ -97,9 +143,14 @@ result<run_config> config_of(const generate_arguments &given) {
         if (const status fits = check_asked(given); !fits) return fits.failure();
         at.server = given.node;
     }
-    auto config = config_of(given.common, at);
+    if (!given.prompts.given())
+        return error{"give --prompt TEXT or --prompt-file FILE (- is standard input)", true};
+    auto config = config_of(given.common, at, generate_defaults());
     if (!config) return config;
-    config->prompts = given.prompts;
+    auto prompts = read_prompts(given.prompts);
+    if (!prompts) return prompts.failure();
+    config->prompts = std::move(*prompts);
+    if (config->temperature > 0 && !config->seed_is_given) config->seed = drawn_seed();
     return config;
 }
 
@@ -114,6 +165,11 @@ int ask(const generate_arguments &given, const run_config &config, run_resources
     return exit_ok;
 }
 
+std::string loading_text(const run_config &config, const model &of) {
+    return format("loading {}, {}", config.model.lexically_normal().filename().string(),
+                  human_bytes(static_cast<double>(of.sizes().total_bytes)));
+}
+
 int generate(const generate_arguments &given) {
     const auto config = config_of(given);
     if (!config) return fail(config.failure());
@@ -126,20 +182,27 @@ int generate(const generate_arguments &given) {
                             "windows of ids",
                             config->model.string(), tokenizer_place(config->model)),
                      true});
+    const auto ends = end_rules_of(*config, *(*opened)->of, (*opened)->words.get());
+    if (!ends) return fail(ends.failure());
     const bool to_stdout = given.common.json_file != "-";
-    printer shown(*config, *(*opened)->words, to_stdout);
+    printer shown(*config, *(*opened)->words, ends->texts, to_stdout);
     if (!given.node.empty()) return ask(given, *config, shared, shown);
+    loading_line loading(loading_text(*config, *(*opened)->of), given.quiet);
     run_options options;
-    options.on_token = [&](uint64_t, int32_t id) { shown.token(id); };
+    options.on_token = [&](uint64_t, int32_t id) {
+        loading.wipe();
+        shown.token(id);
+    };
     options.stop = [&] { return shown.streams() && output_failed(); };
     options.own_routing = given.figures || !given.common.json_file.empty();
     std::string calls;
     const auto report = given.at.cluster.empty()
                             ? run(*config, shared, options)
                             : run_at_server(*config, given.at, shared, options, calls);
+    loading.wipe();
     if (!report) return fail(report.failure());
     shown.end(report->text, to_stdout);
-    if (!given.quiet) print_figures(*report);
+    if (!given.quiet) print_figures(*config, *report);
     if (!given.quiet && !calls.empty()) print_error(calls + "\n");
     for (const std::string &warning : report->warnings)
         if (!given.quiet) print_error(format("moorage: warning: {}\n", warning));
@@ -161,8 +224,17 @@ command install_generate(parser &app) {
            "--node", given->node,
            "ask the node of this server of --cluster, which runs, and compute nothing here")
         ->type_name("NAME");
-    add_prompt_options(*sub, given->prompts, given->common.settings)->required();
-    for (const char *flag : {"--temperature", "--top-p"})
+    add_prompt_options(*sub, given->prompts, given->common.settings);
+    add_flag_of_key(*sub, given->common.settings, "--temperature",
+                    "0: always the most probable token; higher: drawn; default 0.8");
+    add_flag_of_key(*sub, given->common.settings, "--top-k",
+                    "draw from so many of the most probable tokens, 0: all; default 40");
+    add_flag_of_key(*sub, given->common.settings, "--top-p",
+                    "draw from the most probable tokens with this mass, 1: all; default 0.95");
+    add_flag_of_key(*sub, given->common.settings, "--min-p",
+                    "draw from tokens with this share of the largest chance, 0: all; default 0.05");
+    for (const char *flag : {"--repetition-penalty", "--presence-penalty", "--frequency-penalty",
+                             "--penalty-window", "--stop", "--stop-id"})
         add_flag_of_key(*sub, given->common.settings, flag);
     sub->add_flag("--report", given->figures, "print the run's whole report, too");
     sub->add_flag("-q,--quiet", given->quiet, "the text alone");

@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -29,17 +30,25 @@ constexpr command (*installers[])(parser &) = {
     install_tune,       install_replay,   install_trace,   install_model,   install_tokenize,
     install_profile,    install_validate, install_plugins, install_cluster, install_help,
     install_completion, install_man};
-// What serves or asks until it is told to end is a process of its own: it drains in its own time,
-// and whoever started it sees how it ends.
+// What serves or asks until it is told to end: it drains in its own time. A node has a supervisor
+// of its own, which knows at which request it died.
 constexpr command (*servers[])(parser &) = {install_node, install_load};
 
 // The options by which commands name what they write.
-constexpr const char *outputs[] = {"--json", "--html", "--timeline", "--out"};
+constexpr const char *outputs[] = {"--json",     "--html", "--csv",    "--rows",
+                                   "--timeline", "--out",  "--answers"};
 
 // What this process was not given: memory, or a thread.
 int refused(const char *what, const char *limits) {
     return fail(
         {core::format("{}; limits of this process: {} (`ulimit -a` shows them)", what, limits)});
+}
+
+}  // namespace
+
+bool is_one_process() {
+    const char *const wanted = std::getenv("MOORAGE_ONE_PROCESS");
+    return wanted && std::string(wanted) == "1";
 }
 
 int guarded(const command &action) {
@@ -55,12 +64,16 @@ int guarded(const command &action) {
     }
 }
 
+namespace {
+
 // The command in a child process, so that whatever ends it can be told.
 int supervised(const command &action, const given_values &files) {
-    if (const char *one = std::getenv("MOORAGE_ONE_PROCESS"); one && std::string(one) == "1")
-        return guarded(action);
+    if (is_one_process()) return guarded(action);
     const core::ending how =
         core::supervise([&](const core::sender &) { return guarded(action); }, {});
+    if (!how.forked.empty())
+        core::log_warning(
+            core::format("{} made a second process of this one, which was ended", how.forked));
     if (how.finished) return how.exit_code;
     core::remove_partial_files(0);
     fail({how.text()});
@@ -74,6 +87,11 @@ int supervised(const command &action, const given_values &files) {
 }  // namespace
 
 int run(int argc, char **argv) {
+    // Asked for by scripts, again and again: no command needs to be known for it.
+    if (argc == 2 && std::string_view(argv[1]) == "--version") {
+        print("moorage " MOORAGE_VERSION "\n");
+        return finish_output(exit_ok);
+    }
     parser app("moorage: Mixture-of-Experts models whose experts do not fit in fast memory",
                "moorage");
     app.require_subcommand(1);
@@ -103,6 +121,7 @@ int run(int argc, char **argv) {
             without.push_back(leaf);
         }
     if (const auto told = app.parse(argc, argv)) return *told;
+    keep_output_apart();
     if (verbose) core::set_log_level(core::log_level::info);
     const given_values files = app.given(outputs);
     if (const core::status distinct = check_outputs(files); !distinct)
@@ -121,6 +140,7 @@ int run(int argc, char **argv) {
 }  // namespace moorage::tool
 
 int main(int argc, char **argv) {
+    moorage::tool::secure_standard_descriptors();
     // A pipe that nobody reads any more is an error of the write, told like any other.
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);  // and so is a file longer than ulimit -f

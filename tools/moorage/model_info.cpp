@@ -12,6 +12,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/config/executors.h"
 #include "core/config/hardware.h"
 #include "core/model/model.h"
 #include "core/report/figures.h"
@@ -25,7 +26,6 @@ namespace {
 using namespace moorage::core;
 
 constexpr size_t info_label_columns = 14, text_columns = 80 - info_label_columns;
-constexpr uint32_t kv_value_bytes = 2;
 
 struct model_info_arguments {
     std::string directory, json_file;
@@ -38,6 +38,7 @@ struct model_info_arguments {
 struct fit {
     std::string profile;
     uint64_t memory_bytes = 0, needed_bytes = 0;  // needed: all but experts, with the reserve
+    uint64_t kv_bytes = 0;
     uint64_t experts = 0;
     double share = 0;         // of all experts
     bool is_default = false;  // of any machine's own processor, not measured on this one
@@ -48,7 +49,7 @@ struct summary {
     model_shape shape;
     uint32_t context;  // of what was asked for, as many as the model has positions
     uint32_t context_asked;
-    uint64_t cache_bytes;  // of one request of that length
+    const executor_kind &executor;  // whose cache the figures of JSON are
     std::vector<fit> fits;
 };
 
@@ -93,12 +94,12 @@ uint32_t sliding_layers(const model_config &config) {
     return static_cast<uint32_t>(std::ranges::count(config.attention.sliding, 1));
 }
 
-// A layer with a window keeps no more than that.
-uint64_t cache_bytes(const model_config &config, uint32_t context) {
-    const uint64_t sliding = sliding_layers(config);
-    const uint64_t positions =
-        (config.layers - sliding) * context + sliding * std::min(context, config.attention.window);
-    return positions * config.kv_token_layer_bytes(kv_value_bytes);
+// As an executor keeps them: every layer has every position, also behind its window.
+uint64_t token_kv_bytes(const summary &what, const executor_kind &executor) {
+    return what.of.config().kv_token_layer_bytes(executor.kv_value_bytes) * what.shape.layers;
+}
+uint64_t kv_bytes(const summary &what, const executor_kind &executor) {
+    return token_kv_bytes(what, executor) * what.context;
 }
 
 std::string attention_text(const model_config &config) {
@@ -206,9 +207,15 @@ std::string token_text(const summary &what) {
                      format("reads {}: {} experts of {} together, and {} of the rest",
                             bytes_text(active + shape.dense_bytes), shape.moe_layers * shape.top_k,
                             bytes_text(active), bytes_text(shape.dense_bytes)));
-    out += info_line("KV cache", format("{} a token, {} at {} tokens",
-                                        bytes_text(shape.kv_token_layer_bytes * shape.layers),
-                                        bytes_text(what.cache_bytes), with_commas(what.context)));
+    for (const executor_kind &executor : executors) {
+        if (!executor.real) continue;
+        const bool first = out.find("KV cache") == std::string::npos;
+        out += info_line(
+            first ? "KV cache" : "",
+            format("{}: {} a token, {} at {} tokens, {} bytes a value", executor.name,
+                   bytes_text(token_kv_bytes(what, executor)), bytes_text(kv_bytes(what, executor)),
+                   with_commas(what.context), executor.kv_value_bytes));
+    }
     if (what.context < what.context_asked)
         out += info_line("", format("--context {} is cut to the model's {} positions",
                                     with_commas(what.context_asked), with_commas(what.context)));
@@ -248,6 +255,7 @@ json to_json(const summary &what) {
         fits.push_back({{"profile", one.profile},
                         {"memory", one.memory_bytes},
                         {"needed", one.needed_bytes},
+                        {"kv_bytes", one.kv_bytes},
                         {"experts", one.experts},
                         {"share", stable(one.share)}});
     json formats = json::object();
@@ -289,9 +297,10 @@ json to_json(const summary &what) {
             {"token",
              {{"bytes", active_expert_bytes(shape) + shape.dense_bytes},
               {"expert_bytes", active_expert_bytes(shape)},
-              {"kv_bytes", shape.kv_token_layer_bytes * shape.layers}}},
+              {"kv_bytes", token_kv_bytes(what, what.executor)}}},
+            {"executor", what.executor.name},
             {"context", what.context},
-            {"kv_bytes", what.cache_bytes},
+            {"kv_bytes", kv_bytes(what, what.executor)},
             {"fits", fits}};
 }
 
@@ -301,8 +310,10 @@ result<fit> fit_on(const std::string &profile, const summary &what) {
     const device_profile &device = hardware->device;
     const model_shape &shape = what.shape;
     const uint64_t all = uint64_t{shape.moe_layers} * shape.experts;
-    fit made{hardware->id, device.memory_bytes,
-             device.reserved_bytes + shape.non_expert_bytes + what.cache_bytes, 0, 0};
+    fit made{.profile = hardware->id, .memory_bytes = device.memory_bytes};
+    // On a processor the executor cpu runs, on a GPU cuda.
+    made.kv_bytes = kv_bytes(what, *find_executor(device.is_host ? "cpu" : "cuda"));
+    made.needed_bytes = device.reserved_bytes + shape.non_expert_bytes + made.kv_bytes;
     made.is_default = device.is_host && hardware->id == "host";
     if (made.needed_bytes < made.memory_bytes)
         made.experts = std::min(all, (made.memory_bytes - made.needed_bytes) / shape.expert_bytes);
@@ -311,22 +322,22 @@ result<fit> fit_on(const std::string &profile, const summary &what) {
 }
 
 int info(model_info_arguments &given) {
-    constexpr std::string_view used[] = {"hardware.profile"};
+    constexpr std::string_view used[] = {"hardware.profile", "run.executor"};
     const auto keys = read_alone(given.settings, "model info", used);
     if (!keys) return fail(keys.failure());
-    if (given.profiles.empty() && gives(*read_settings(given.settings), used[0]))
-        given.profiles = {keys->profile};
+    const auto settings = read_settings(given.settings);
+    if (given.profiles.empty() && gives(*settings, used[0])) given.profiles = {keys->profile};
+    const executor_kind &executor =
+        *find_executor(gives(*settings, used[1]) ? std::string_view(keys->executor) : "cpu");
     const auto opened = open_model(given.directory);
     if (!opened) return fail(opened.failure());
     const model &of = **opened;
     const std::filesystem::path path = of.directory().lexically_normal();
     const uint32_t context = std::min(given.context, of.config().positions_max);
-    summary what{of,
-                 shape_of(of, (path.has_filename() ? path : path.parent_path()).filename()),
-                 context,
-                 given.context,
-                 cache_bytes(of.config(), context),
-                 {}};
+    summary what{
+        of,       shape_of(of, (path.has_filename() ? path : path.parent_path()).filename()),
+        context,  given.context,
+        executor, {}};
     for (const std::string &profile : given.profiles.empty() ? known_profiles() : given.profiles) {
         const result<fit> made = fit_on(profile, what);
         if (!made) return fail(made.failure());
@@ -355,7 +366,11 @@ command install_model_info(parser &model) {
     sub->add_option("--context", given->context, "tokens in the KV cache")
         ->capture_default_str()
         ->range(1u, 1u << 28);
-    sub->footer("The KV cache takes 2 bytes a value. Weights stay on disk: only headers are read.");
+    add_flag_of_key(*sub, given->settings, "--executor",
+                    "whose KV cache the JSON has; default cpu");
+    sub->footer(
+        "The KV cache is that of the executor that runs there: cpu on a processor, cuda on a GPU.\n"
+        "Weights stay on disk: only headers are read.");
     return [given] { return info(*given); };
 }
 

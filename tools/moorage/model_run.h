@@ -19,11 +19,18 @@ struct model_run_options {
 
 // Adds MODEL_DIR, --config, --executor, --json and the settings.
 void add_model_options(parser &command, model_run_options &options);
-// Adds --prompt and --max-tokens, and returns the former.
-option *add_prompt_options(parser &command, std::vector<std::string> &prompts,
-                           setting_options &settings);
+struct prompt_options {
+    std::vector<std::string> texts, files;
+    bool given() const { return !texts.empty() || !files.empty(); }
+};
+// Adds --prompt, --prompt-file and --max-tokens.
+void add_prompt_options(parser &command, prompt_options &prompts, setting_options &settings);
+// The texts, then those of the files and of standard input, without the line break at their end.
+core::result<std::vector<std::string>> read_prompts(const prompt_options &prompts);
 // The configuration of the file, or the defaults (executor cpu, every expert in memory), with
 // [source] model set to the directory and everything else of [source] that names work removed.
-core::result<core::run_config> model_config_of(const model_run_options &options);
+// `defaults`: of keys that are given nowhere.
+core::result<core::run_config> model_config_of(const model_run_options &options,
+                                               const core::run_config &defaults = {});
 
 }  // namespace moorage::tool

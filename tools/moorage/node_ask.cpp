@@ -2,11 +2,13 @@
 #include "tools/moorage/node_ask.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/node/load_run.h"
 #include "core/node/node_setup.h"
 #include "core/node/wire_plugin.h"
+#include "core/pipeline/text_ends.h"
 #include "core/pipeline/texts.h"
 #include "core/report/figures.h"
 
@@ -33,6 +35,45 @@ std::string line_of(const std::string &server, const std::vector<load_outcome> &
     return line;
 }
 
+// A node ends its texts at the model's ends, which are its own file's business.
+result<text_end_rules> own_end_rules(const run_config &config, const model &of,
+                                     const tokenizer *words) {
+    run_config own = config;
+    own.stop.at_model_ends = false;
+    return end_rules_of(own, of, words);
+}
+
+// What comes from a node, up to where the asker wants it to end.
+class cut_texts {
+public:
+    cut_texts(const tokenizer &words, text_end_rules rules, size_t requests)
+        : words_(words), rules_(std::move(rules)), watch_(words, rules_.texts), texts_(requests) {}
+    // Whether the token belongs to the text, as far as it is known; the last one may end in it.
+    bool take(size_t request, int32_t id) {
+        part &text = texts_[request];
+        if (text.has_ended) return false;
+        text.has_ended = std::ranges::find(rules_.ids, id) != rules_.ids.end();
+        if (text.has_ended) return false;
+        text.ids.push_back(id);
+        text.has_ended = watch_.ends_text(request, id);
+        return true;
+    }
+    bool has_ended(size_t request) const { return texts_[request].has_ended; }
+    std::string text(size_t request) const {
+        return cut_at_stop(words_.decode(texts_[request].ids, {}), rules_.texts);
+    }
+
+private:
+    struct part {
+        std::vector<int32_t> ids;
+        bool has_ended = false;
+    };
+    const tokenizer &words_;
+    const text_end_rules rules_;
+    stop_watch watch_;
+    std::vector<part> texts_;
+};
+
 }  // namespace
 
 result<node_answers> ask_node(const run_config &config, const std::string &server,
@@ -51,17 +92,27 @@ result<node_answers> ask_node(const run_config &config, const std::string &serve
     auto over = open_wire(config, shared.policies(), setup->plan, wire_calls::beside);
     if (!over) return over.failure();
     load_options options;
+    // A node that many ask at once has places and turns for all of them, one after the other. Who
+    // waits in its queue is answered when its turn comes; a node that is silent is told from it.
+    options.connect_ns = 15'000'000'000;
+    options.patience_ns = 600'000'000'000;
     options.stop = stop;
+    auto rules = own_end_rules(config, *setup->opened->of, words);
+    if (!rules) return rules.failure();
+    cut_texts cut(*words, std::move(*rules), requests.size());
     options.on_tokens = [&](size_t request, std::span<const int32_t> ids) {
-        if (request == 0) std::ranges::for_each(ids, on_token);
+        for (const int32_t id : ids)
+            if (cut.take(request, id) && request == 0) on_token(id);
     };
+    options.has_enough = [&](size_t request) { return cut.has_ended(request); };
     const auto outcomes = run_load(**over, setup->plan, draw_incarnation(), requests, options);
     node_answers made;
     made.text.prompts = std::move(job->prompts);
-    for (const load_outcome &one : outcomes) {
+    for (size_t request = 0; request < outcomes.size(); ++request) {
+        const load_outcome &one = outcomes[request];
         if (one.how != load_end::answered)
             return error{format("{} does not answer: {}: {}", server, name_of(one.how), one.text)};
-        made.text.texts.push_back(words->decode(one.written, {}));
+        made.text.texts.push_back(cut.text(request));
         made.text.written += one.written.size();
     }
     made.line = line_of(server, outcomes);

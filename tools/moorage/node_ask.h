@@ -18,9 +18,10 @@ struct node_answers {
 };
 
 // Asks the node of `server` for config.prompts, all at once, and hands on what it writes to the
-// first as it comes; `stop` is asked now and then. How tokens are chosen, and when a text ends, is
-// as the node's own [source] says. An error where one is not answered: what the home says, or that
-// it is not there. Requires: config is of node_config_of(), with prompts; shared.scan() went well.
+// first as it comes; `stop` is asked now and then. Tokens are chosen as the node's own [source]
+// says; a text ends where that says, and at config.stop. An error where one is not answered: what
+// the home says, or that it is not there. Requires: config is of node_config_of(), with prompts;
+// shared.scan() went well.
 core::result<node_answers> ask_node(const core::run_config &config, const std::string &server,
                                     core::run_resources &shared,
                                     const std::function<void(int32_t id)> &on_token,

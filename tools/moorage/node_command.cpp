@@ -1,12 +1,20 @@
 // node_command.cpp - moorage node: serves the experts that a plan gives to one server of a cluster.
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "core/base/partial_files.h"
 #include "core/base/text.h"
+#include "core/host/call.h"
+#include "core/host/supervise.h"
 #include "core/node/home.h"
 #include "core/node/node_process.h"
 #include "core/pipeline/run.h"
@@ -28,11 +36,36 @@ struct node_arguments {
     bool hedge = false;
 };
 
+// What the process that serves leaves to its supervisor, beside the board of calls.
+struct shown_work {
+    std::atomic<uint64_t> request = 0;  // that is under way, by the home's count; 0: none
+};
+
+constexpr unsigned end_s = 5;  // that a node has once it was asked to end
+
 // A signal comes on any of the threads.
-std::atomic<bool> asked_to_end = false;
+std::atomic<bool> asked_to_end = false, has_drained = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void keep_asking(int) { asked_to_end = true; }
+void keep_asking(int) {
+    if (!asked_to_end.exchange(true)) ::alarm(end_s);
+}
+
+// A policy, or the place of the registry, may keep it for ever. Which policy, the board says.
+void end_late(int signal) {
+    note_on_board(has_drained ? "it was asked to end, and its threads (registry, plan, heartbeats, "
+                                "wire) had not ended 5 s later"
+                              : "it was asked to end, and was still at work 5 s later");
+    std::signal(signal, SIG_DFL);
+    ::raise(signal);
+}
+
+// SIGHUP stays as it is with nohup.
+void take_signals() {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+        if (std::signal(signal, keep_asking) == SIG_IGN) std::signal(signal, SIG_IGN);
+    std::signal(SIGALRM, end_late);
+}
 
 std::string summary(node_process &process, const node_setup &setup) {
     const node_plan &plan = setup.plan;
@@ -50,7 +83,7 @@ bool is_home(const run_config &config, const node_setup &setup) {
 }
 
 status be_home(const node_arguments &given, const run_config &config, run_resources &shared,
-               const node_setup &setup, node_process &process) {
+               const node_setup &setup, node_process &process, shown_work &shown) {
     const model_config &of = setup.opened->of->config();
     run_config how = config;
     how.model = setup.directory;
@@ -61,6 +94,7 @@ status be_home(const node_arguments &given, const run_config &config, run_resour
     options.context_max = std::min(given.context, of.positions_max);
     request_desk desk(process.node().connections(), {of.vocabulary, options.context_max});
     desk.log_to(&process.node().spans());
+    desk.show_oldest(&shown.request);
     options.desk = &desk;
     if (given.prices == "file") options.prices = setup.prices;
     if (!config.registry.place.empty()) options.slots = setup.slots;
@@ -81,7 +115,7 @@ status be_home(const node_arguments &given, const run_config &config, run_resour
     return done;
 }
 
-int serve(const node_arguments &given) {
+int serve(const node_arguments &given, shown_work &shown) {
     auto config = node_config_of(given.common, given.weights);
     if (!config) return fail(config.failure());
     run_resources shared;
@@ -94,13 +128,13 @@ int serve(const node_arguments &given) {
                             "\"host:port\" in its [[cluster.servers]]",
                             given.common.cluster, given.common.server),
                      true});
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, keep_asking);
+    take_signals();
     auto process = node_process::start(*config, shared.policies(), *setup, /*must_listen=*/true);
     if (!process) return fail(process.failure());
     print(summary(**process, *setup));
     output_failed();  // seen at once
     if (is_home(*config, *setup))
-        if (const status done = be_home(given, *config, shared, *setup, **process); !done)
+        if (const status done = be_home(given, *config, shared, *setup, **process, shown); !done)
             return fail(done.failure());
     (*process)->node().serve([&] {
         (*process)->status().note((*process)->node(), nullptr);
@@ -109,7 +143,32 @@ int serve(const node_arguments &given) {
     const holder_figures &done = (*process)->node().serving().figures();
     print(format("{} ends: {} calls served, {} rows, {} batches\n", given.common.server, done.calls,
                  done.rows, done.batches));
+    has_drained = true;
     return exit_ok;
+}
+
+// In a child process, so that whatever ends it can be told: who was at work, at which request. It
+// ends at once where its supervisor is killed.
+int serve_supervised(const node_arguments &given) {
+    shown_work own;
+    if (is_one_process()) return serve(given, own);
+    void *const page = ::mmap(nullptr, sizeof(shown_work), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) throw std::bad_alloc();
+    shown_work &shown = *new (page) shown_work;
+    const ending how = supervise(
+        [&](const sender &) {
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            return guarded([&] { return serve(given, shown); });
+        },
+        {});
+    if (how.finished) return how.exit_code;
+    remove_partial_files(0);
+    std::string text = format("node {}: {}", given.common.server, how.text());
+    if (const uint64_t request = shown.request; request != 0)
+        text += format("; request {} was under way", request);
+    fail({text});
+    return how.policy_died() ? exit_policy_died : exit_failed;
 }
 
 }  // namespace
@@ -144,8 +203,9 @@ command install_node(parser &app) {
         "A server with a workload is a home, too: it takes requests ([run] batch of them at one "
         "time), as\nmoorage load sends them. Every node reads the same file and comes to the same "
         "plan, as moorage place does. SIGTERM "
-        "or\nctrl-c: calls that wait are answered, then it ends. docs/cluster.md shows a cluster.");
-    return [given] { return serve(*given); };
+        "or\nctrl-c: calls that wait are answered, then it ends, within 5 s. Exit code 3: a policy "
+        "died. docs/cluster.md\nshows a cluster.");
+    return [given] { return serve_supervised(*given); };
 }
 
 }  // namespace moorage::tool

@@ -21,26 +21,28 @@ void add_node_options(parser &command, node_run_options &options) {
         ->type_name("NAME");
 }
 
-result<run_config> node_config_of(const node_run_options &options, const std::string &directory) {
+result<run_config> node_config_of(const node_run_options &options, const std::string &directory,
+                                  const run_config &defaults) {
     auto overrides = read_settings(options.settings);
     if (!overrides) return overrides.failure();
     std::vector<override_value> all;
     if (!directory.empty()) all.push_back({"source", "model", directory});
     all.insert(all.end(), overrides->begin(), overrides->end());
-    auto config = load_run_config(options.cluster, all, read_for::nodes);
+    auto config = load_run_config(options.cluster, all, read_for::nodes, defaults);
     if (!config) return config.failure();
     config->executor = "cpu";
     config->profile = "host";
     return config;
 }
 
-result<run_config> config_of(const model_run_options &model, const node_run_options &at) {
+result<run_config> config_of(const model_run_options &model, const node_run_options &at,
+                             const run_config &defaults) {
     if (at.cluster.empty() != at.server.empty())
         return error{
             "--cluster and --server go together: the cluster's file, and which of its "
             "servers this is",
             true};
-    if (at.cluster.empty()) return model_config_of(model);
+    if (at.cluster.empty()) return model_config_of(model, defaults);
     if (!model.config.empty() || !model.settings.executor.empty())
         return error{
             "--cluster is a configuration itself, of nodes on cpu; leave --config and "
@@ -48,7 +50,7 @@ result<run_config> config_of(const model_run_options &model, const node_run_opti
             true};
     node_run_options whole = at;
     whole.settings = model.settings;
-    return node_config_of(whole, model.directory);
+    return node_config_of(whole, model.directory, defaults);
 }
 
 // "118 of 240 layer steps called other nodes (49.2 %), 131 calls; local experts 71.0 %"

@@ -22,10 +22,12 @@ void add_node_options(parser &command, node_run_options &options);
 // The cluster's file as a node on cpu reads it, with [source] model set unless `directory` is
 // empty.
 core::result<core::run_config> node_config_of(const node_run_options &options,
-                                              const std::string &directory);
+                                              const std::string &directory,
+                                              const core::run_config &defaults = {});
 // That of a command with a model directory, which runs by itself unless a cluster is named.
 core::result<core::run_config> config_of(const model_run_options &model,
-                                         const node_run_options &at);
+                                         const node_run_options &at,
+                                         const core::run_config &defaults = {});
 // core::run(), at that server. It serves others while it lasts, where the server's address is free.
 // `calls` becomes a line on what others did, such as "118 of 240 layer steps called other nodes".
 core::result<core::run_report> run_at_server(const core::run_config &config,

@@ -1,6 +1,7 @@
 // output.cpp - files and settings, as every command writes and reads them.
 #include "tools/moorage/output.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
+#include "core/host/supervise.h"
 #include "core/report/figures.h"
 #include "core/report/odd_figure.h"
 
@@ -26,6 +28,9 @@ using namespace moorage::core;
 namespace {
 
 int output_errno = 0;  // of the first write to standard output that failed
+std::FILE *own_output = nullptr;  // null: standard output itself
+
+std::FILE *output() { return own_output ? own_output : stdout; }
 
 // The file that a name stands for, as far as it can be told before it is there.
 std::filesystem::path resolved(const std::string &file) {
@@ -54,21 +59,53 @@ std::string escaped(const std::string &document) {
 
 }  // namespace
 
+void secure_standard_descriptors() {
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+        if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
+        // The lowest number that is free, which is this one. What is wrong with it stays an error:
+        // it cannot be read where it is input, nor written where it is output.
+        const int way = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (::open("/dev/null", way) < 0) ::open("/", O_RDONLY | O_DIRECTORY);
+    }
+}
+
+void keep_output_apart() {
+    constexpr int least = 3;  // above the three that every program has
+    const int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, least);
+    if (own < 0 || fcntl(STDERR_FILENO, F_GETFD) < 0) return;
+    own_output = fdopen(own, "w");  // not of one that cannot be written
+    if (own_output)
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    else
+        close(own);
+}
+
+int end_interrupted(int signal) {
+    finish_output(exit_failed);
+    core::end_by(signal);
+    return exit_failed;
+}
+
+std::string name_of_signal(int signal) {
+    const char *name = sigabbrev_np(signal);
+    return name ? std::string("SIG") + name : format("signal {}", signal);
+}
+
 void print(std::string_view text) {
     const std::string shown = visible(text);
-    if (std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size() && output_errno == 0)
+    if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
         output_errno = errno;
 }
 
 size_t output_columns() {
     winsize screen{};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &screen) != 0 || screen.ws_col == 0) return 100;
+    if (ioctl(fileno(output()), TIOCGWINSZ, &screen) != 0 || screen.ws_col == 0) return 100;
     return std::clamp<size_t>(screen.ws_col, core::text_columns, 160);
 }
 
 bool output_failed() {
-    if (std::fflush(stdout) != 0 && output_errno == 0) output_errno = errno;
-    return output_errno != 0 || std::ferror(stdout) != 0;
+    if (std::fflush(output()) != 0 && output_errno == 0) output_errno = errno;
+    return output_errno != 0 || std::ferror(output()) != 0;
 }
 
 void print_error(std::string_view text) {
@@ -82,7 +119,7 @@ void tell_old(const std::string &old, const std::string &now) {
 }
 
 int fail(const error &what) {
-    print_error(format("moorage: {}\n", what.text));
+    print_error(format("moorage: {}\n", with_short_words(what.text)));
     return what.usage ? exit_usage : exit_failed;
 }
 
@@ -103,6 +140,10 @@ int finish_output(int code) {
 
 status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i].second.empty())
+            return error{format("{} is given no name; give the file's, or - for standard output",
+                                outputs[i].first),
+                         true};
         for (size_t j = 0; j < i; ++j) {
             const auto &[first, one] = outputs[j];
             const auto &[second, other] = outputs[i];

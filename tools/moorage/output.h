@@ -18,6 +18,18 @@
 
 namespace moorage::tool {
 
+// Before anything is opened: what the process was started without of its first three descriptors
+// is taken, so that no file or pipe of the program's own gets such a number and what is written
+// there.
+void secure_standard_descriptors();
+// From now on what is printed goes to standard output as it is now, and what others write there, a
+// policy say, goes to standard error: a report stays what it is.
+void keep_output_apart();
+// Ends the process by the signal that interrupted its rows, once all that there is was written. The
+// exit code is for a process that the signal does not end.
+int end_interrupted(int signal);
+// "SIGINT"
+std::string name_of_signal(int signal);
 // To standard output. A failure is kept for finish_output().
 void print(std::string_view text);
 bool output_failed();
@@ -34,7 +46,7 @@ void print_written(std::string_view what, const std::string &file, const std::st
 // The exit code of a command that wants to end with `code`: what it printed must have arrived, and
 // what it read must have stayed as it was.
 int finish_output(int code);
-// Refuses two options, each with its value, that would write the same file, however spelled.
+// Refuses an option without a value, and two that would write the same file, however spelled.
 core::status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs);
 
 // Writes a whole file, or standard output for "-". A file that existed is replaced only by a whole

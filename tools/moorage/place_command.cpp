@@ -211,7 +211,7 @@ placement_row failed_one(const contender &one, const failed_row &how) {
 // A row that failed is one that says so. Zones are placed side by side; a cluster that is planned
 // as one has a machine to itself, since a policy's own time is among the figures.
 placement_row make_row(const contender &one, const run_config &config, const registry &policies,
-                       const scene &whole, std::optional<failed_row> &failed) {
+                       const scene &whole, std::optional<failed_row> &failed, int &signal) {
     placement_row row;
     row.made.policy = name_of(one);
     result<plan> given = plan{};
@@ -222,10 +222,12 @@ placement_row make_row(const contender &one, const run_config &config, const reg
     for (uint32_t zone = 0; zone < leading.size() && given; ++zone)
         if (leading[zone] == zone) planned.push_back(zone);
     row_parts parts(static_cast<uint32_t>(leading.size()));
-    run_rows(
-        planned.size(), leading.size() > 1 ? 0 : 1,
+    // A policy's own time is among the figures, so each plan is made in a process of its own.
+    signal = run_rows(
+        planned.size(), {.at_once = leading.size() > 1 ? 0u : 1u, .is_measured = true},
         [&](size_t i) { return place_zone(one, config, policies, whole, *given, planned[i]); },
         [&](size_t i, row_end how) { parts.take(planned[i], std::move(how)); });
+    if (signal != 0) return row;
     if (!given) failed = failed_row{"", given.failure().text, {}, given.failure().usage};
     for (auto &failure : parts.failures)
         if (failure && !failed) failed = std::move(failure);
@@ -276,7 +278,7 @@ result<std::vector<row_request>> find_rows(const place_arguments &given,
 
 // The exit code: a row that failed is one that says so, in `report`, beside the others.
 result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs,
-                      placement_report &report) {
+                      placement_report &report, int &signal) {
     registry policies;
     std::vector<std::filesystem::path> paths = registry::default_paths();
     const auto &more = jobs[0].config.plugin_paths;
@@ -288,14 +290,21 @@ result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs
     for (const row_request &one : *rows) {
         const placement_scene &at = report.scenes[one.job];
         std::optional<failed_row> failure = one.failed;
-        report.rows.push_back(
+        placement_row row =
             failure ? failed_one(one.by, *failure)
-                    : make_row(one.by, jobs[one.job].config, policies, at.of, failure));
+                    : make_row(one.by, jobs[one.job].config, policies, at.of, failure, signal);
+        if (signal != 0) {
+            print_error(format("moorage: interrupted by {} after {} of {} rows\n",
+                               name_of_signal(signal), report.rows.size(), rows->size()));
+            break;
+        }
+        report.rows.push_back(std::move(row));
         report.rows.back().scene = one.job;
         if (!failure) continue;
         failed.push_back(std::move(*failure));
         failed.back().label = label_of(one.by, at);
     }
+    if (signal != 0) return exit_failed;
     // What is wrong with the only one is what is wrong with the whole.
     if (rows->size() == 1 && failed.empty() && !report.rows[0].refusal.empty())
         return error{report.rows[0].refusal};
@@ -336,14 +345,17 @@ int run_place(const place_arguments &given) {
     if (!jobs) return fail(jobs.failure());
     report.title = jobs->front().config.title;
     report.statistics = statistics_of(jobs->front().config);
-    const auto code = make_rows(given, *jobs, report);
+    int signal = 0;
+    const auto code = make_rows(given, *jobs, report, signal);
     if (!code) return fail(code.failure());
     if (*code == exit_usage) return *code;
+    if (signal != 0 && report.rows.empty()) return end_interrupted(signal);
     if (const std::string odd = odd_figure(to_json(report)); !odd.empty())
         return fail(error{format("{}: the figure {} is no finite number", given.config, odd)});
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") print(to_text(report));
     if (const status done = write_files(given, report); !done) return fail(done.failure());
+    if (signal != 0) return end_interrupted(signal);
     // A row without a plan is not what was asked for.
     for (const placement_row &row : report.rows)
         if (!row.refusal.empty()) return exit_failed;

@@ -3,10 +3,10 @@
 #include <ctime>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "core/base/atomic_file.h"
 #include "core/base/json.h"
+#include "core/base/machine_limits.h"
 #include "core/base/text.h"
 #include "core/config/hardware.h"
 #include "core/execute/cpu/measure.h"
@@ -59,9 +59,9 @@ result<measured_machine> measure_machine(const measure_arguments &given) {
 
 // What would be wrong after minutes of measuring.
 status check_first(const measure_arguments &given) {
-    const uint32_t processors = std::max(1u, std::thread::hardware_concurrency());
+    const uint32_t processors = usable_processors();
     if (given.threads > processors)
-        return error{format("run.threads {}: this machine has {} processor{}, so from 0 to {}",
+        return error{format("run.threads {}: this process may use {} processor{}, so from 0 to {}",
                             given.threads, processors, processors == 1 ? "" : "s", processors),
                      true};
     for (const std::string &file : {given.out_file, given.json_file})

@@ -13,6 +13,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
+#include "core/report/figures.h"
 #include "core/report/prediction.h"
 #include "core/validate/validation.h"
 #include "tools/moorage/output.h"
@@ -30,6 +31,8 @@ struct profile_compare_arguments {
     setting_options settings;
     std::string profile, json_file;
     uint32_t runs = 10;
+    double within = 0.15;
+    bool offloading = false;
 };
 
 struct composition {
@@ -96,20 +99,50 @@ result<std::vector<composition>> read_compositions(const profile_compare_argumen
     return all;
 }
 
+// Why the times of a run say nothing of experts that come and go; empty: they do.
+std::string not_offloading(const run_report &run) {
+    constexpr double hits_min = 0.5, hits_max = 0.9;
+    // Of split experts hardly one is there whole.
+    const bool split =
+        std::ranges::any_of(run.layers, [](const layer_report &layer) { return layer.split < 1; });
+    const double hits = run.experts.hit_rate();
+    if (!split && (hits < hits_min || hits > hits_max))
+        return format("{} of the experts were there, not {} to {}", percent(hits, 1),
+                      percent(hits_min, 1), percent(hits_max, 1));
+    const json &memory = run.config["memory"];
+    const byte_counts &bytes = run.bytes;
+    if (bytes.demand + bytes.prefetch_used + bytes.behind <= memory.value("bytes", UINT64_MAX))
+        return "no more was brought than there is room for, so nothing was evicted";
+    return {};
+}
+
+status check_offloading(const composition &of, const run_report &run) {
+    const std::string why = not_offloading(run);
+    if (why.empty()) return success();
+    return error{
+        format("{} on {}: {}: no figure of offloading; change memory.experts or the source, or "
+               "leave --offloading out",
+               of.name, run.executor, why)};
+}
+
 // What else the machine does only ever slows a run, so the quickest count. In rounds, so that
 // a busy minute is not one composition's alone.
-status run_all(std::vector<composition> &all, uint32_t rounds) {
+status run_all(std::vector<composition> &all, const profile_compare_arguments &given) {
     run_resources shared;
     for (composition &one : all) {
         if (const status done = shared.scan(one.real.plugin_paths); !done) return done;
         auto foretold = run(one.emulated, shared, {});
         if (!foretold) return foretold.failure();
         one.foretold = std::move(*foretold);
+        if (given.offloading)
+            if (const status sound = check_offloading(one, *one.foretold); !sound) return sound;
     }
-    for (uint32_t round = 0; round < rounds; ++round)
+    for (uint32_t round = 0; round < given.runs; ++round)
         for (composition &one : all) {
             auto report = run(one.real, shared, {});
             if (!report) return report.failure();
+            if (given.offloading)
+                if (const status sound = check_offloading(one, *report); !sound) return sound;
             keep_quickest(one, std::move(*report));
         }
     return success();
@@ -146,10 +179,28 @@ validation validation_of(const std::vector<composition> &all) {
     return found;
 }
 
+// A profile is believed where every row is as close as that; else the command fails.
+std::string verdict_text(const validation &found, double within) {
+    const auto beyond = found.rows_beyond(within);
+    const std::string share = percent(within, 1);
+    if (beyond.empty())
+        return format("verdict: ok, none of {} rows off by more than {}\n", found.rows.size(),
+                      share);
+    const validated_row &worst = *beyond.front();
+    return format("verdict: off, {} of {} rows by more than {}; worst {} ({}), ratio {:.2f}\n",
+                  beyond.size(), found.rows.size(), share, worst.figure.id,
+                  worst.of == figure_class::prompt ? "prefill" : "decode", worst.ratio());
+}
+
+json verdict_json(const validation &found, double within) {
+    const size_t beyond = found.rows_beyond(within).size();
+    return {{"within", within}, {"rows_off", beyond}, {"ok", beyond == 0}};
+}
+
 int compare(const profile_compare_arguments &given) {
     auto all = read_compositions(given);
     if (!all) return fail(all.failure());
-    if (const status done = run_all(*all, given.runs); !done) return fail(done.failure());
+    if (const status done = run_all(*all, given); !done) return fail(done.failure());
     const validation found = validation_of(*all);
     json terms = json::array();
     for (const composition &one : *all) {
@@ -161,12 +212,15 @@ int compare(const profile_compare_arguments &given) {
         if (given.json_file != "-") print(format("{}\n", one.name) + to_text(of) + "\n");
         terms.push_back(to_json(of));
     }
-    if (given.json_file != "-") print(to_text(found));
-    if (given.json_file.empty()) return exit_ok;
-    json figures = to_json(found);
-    figures["terms"] = terms;
-    const status done = write_json(given.json_file, figures);
-    return done ? exit_ok : fail(done.failure());
+    if (given.json_file != "-") print(to_text(found) + "\n" + verdict_text(found, given.within));
+    if (!given.json_file.empty()) {
+        json figures = to_json(found);
+        figures["terms"] = terms;
+        figures["verdict"] = verdict_json(found, given.within);
+        const status done = write_json(given.json_file, figures);
+        if (!done) return fail(done.failure());
+    }
+    return found.rows_beyond(given.within).empty() ? exit_ok : exit_failed;
 }
 
 }  // namespace
@@ -189,6 +243,14 @@ command install_profile_compare(parser &profile) {
     sub->add_option("--runs", given->runs, "real runs, of which the quickest counts (10)")
         ->type_name("N")
         ->range(1u, 1000u);
+    sub->add_option("--within", given->within,
+                    "the exit code is 1 where a row is further off than this share (15 %)")
+        ->type_name("SHARE")
+        ->in(quantity_unit::share)
+        ->range(0.0, 1e6);
+    sub->add_flag(
+        "--offloading", given->offloading,
+        "refuse runs in which not 50 to 90 % of the experts were there, or all that came stayed");
     add_json(*sub, given->json_file, "rows and terms");
     return [given] { return compare(*given); };
 }

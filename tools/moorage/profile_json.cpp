@@ -66,6 +66,7 @@ json json_of(const measured_machine &machine, const hardware_profile &profile) {
             {"prefill_layers", samples(machine.prefill_layers, "operations")},
             {"few_layers", samples(machine.few_layers, "operations")},
             {"expert_tokens", samples(machine.expert_tokens, "tokens")},
+            {"cpu_experts", samples(machine.cpu_experts, "bytes")},
             {"contexts", samples(machine.contexts, "positions")}};
 }
 

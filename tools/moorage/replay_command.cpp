@@ -34,6 +34,7 @@ struct replay_options {
     std::string policies = "all", slots = "12.5%,25%,50%", sharings = "shared", order = "token";
     std::vector<std::string> params;
     setting_options settings;
+    row_file_options rows;
     uint32_t jobs = 0;
     bool timing = false, no_optimum = false;
     core::run_config keys;  // what --set and flags of keys give
@@ -304,9 +305,24 @@ void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &siz
             format("a shared lru with {} slots hits next to nothing: {}", near, what));
 }
 
-// Every job in a process of its own; its figures, or why there are none, go to its rows.
-void run_jobs(const core::trace &source, const plan &work, uint32_t at_once,
-              replay_report &report) {
+row_identity identity_of(const replay_options &options, const core::replay_job &job) {
+    row_hash sum;
+    sum.add_program();
+    sum.add_file(options.trace);
+    std::string label = job.optimum ? "the optimum" : std::string(job.of->name());
+    for (const core::setting &one : job.params)
+        label += format(":{}={}", one.key, core::json_of(one.value).dump());
+    label += format(", {} slots, {}", job.slots, core::name_of(job.pools));
+    sum.add(label);
+    sum.add(format("{} {} {} {}", options.order, job.seed, job.tokens, int(job.action)));
+    if (job.of) sum.add_file(job.of->path);
+    return {label, sum.text()};
+}
+
+// Every job in a process apart from this one; its figures, or why there are none, go to its rows.
+// Answers the signal that interrupted them.
+int run_jobs(const core::trace &source, const plan &work, const replay_options &options,
+             row_file &kept, replay_report &report) {
     const uint64_t tokens = report.tokens;
     std::optional<core::future> coming;
     for (const core::replay_job &job : work.jobs)
@@ -321,14 +337,25 @@ void run_jobs(const core::trace &source, const plan &work, uint32_t at_once,
     };
     std::vector<std::optional<core::replay_result>> counted(work.jobs.size());
     std::vector<core::failed_row> failures(work.jobs.size());
-    run_rows(work.jobs.size(), at_once, count_job, [&](size_t i, row_end how) {
+    std::vector<bool> has_ended(work.jobs.size());
+    rows_options how_rows{.at_once = options.jobs, .is_measured = options.timing};
+    if (kept.is_open() && !options.timing) {
+        how_rows.kept = &kept;
+        how_rows.identity = [&](size_t i) { return identity_of(options, work.jobs[i]); };
+        how_rows.figures = [](const std::string &) { return core::json(); };
+    }
+    const int signal = run_rows(work.jobs.size(), how_rows, count_job, [&](size_t i, row_end how) {
+        has_ended[i] = true;
         if (how.failure)
             failures[i] = std::move(*how.failure);
         else if (!core::unpack(how.bytes, counted[i].emplace()))
             counted[i].reset(), failures[i].why = "its figures did not arrive whole";
     });
-    for (size_t i = 0; i < report.rows.size(); ++i) {
-        replay_row &row = report.rows[i];
+    const size_t rows_asked = report.rows.size();
+    std::vector<replay_row> rows_ended;
+    for (size_t i = 0; i < rows_asked; ++i) {
+        if (!has_ended[work.row_job[i]]) continue;
+        replay_row &row = rows_ended.emplace_back(std::move(report.rows[i]));
         if (const auto &own = counted[work.row_job[i]]) {
             row.counted = *own;
         } else {
@@ -340,14 +367,20 @@ void run_jobs(const core::trace &source, const plan &work, uint32_t at_once,
         if (work.opt_job[i] && counted[*work.opt_job[i]])
             row.opt_misses = counted[*work.opt_job[i]]->misses;
     }
+    report.rows = std::move(rows_ended);
+    if (signal != 0)
+        report.warnings.push_back(format("interrupted by {} after {} of {} rows; {}",
+                                         name_of_signal(signal), report.rows.size(), rows_asked,
+                                         kept.remedy()));
     for (size_t i = 0; i < work.jobs.size(); ++i)
-        if (!counted[i] && std::ranges::find(work.row_job, i) == work.row_job.end())
+        if (has_ended[i] && !counted[i] && std::ranges::find(work.row_job, i) == work.row_job.end())
             report.warnings.push_back(format("the optimum of {} slots, {}, was not counted: {}",
                                              work.jobs[i].slots, core::name_of(work.jobs[i].pools),
                                              failures[i].why));
+    return signal;
 }
 
-result<replay_report> count(const replay_options &options) {
+result<replay_report> count(const replay_options &options, row_file &kept, int &signal) {
     const auto requests = core::parse_order(options.order);
     if (!requests) return error{"--order: " + requests.failure().text, true};
     const auto sharings = parse_sharings(options.sharings);
@@ -383,7 +416,7 @@ result<replay_report> count(const replay_options &options) {
     // Everything that can be refused is refused before hours of other work.
     for (const core::replay_job &job : work.jobs)
         if (const status able = core::check_replay(*source, job); !able) return able.failure();
-    run_jobs(*source, work, options.jobs, report);
+    signal = run_jobs(*source, work, options, kept, report);
     return report;
 }
 
@@ -407,7 +440,10 @@ status read_keys(replay_options &options) {
 
 int run_replay(replay_options &options) {
     if (const status read = read_keys(options); !read) return fail(read.failure());
-    const auto report = count(options);
+    auto kept = row_file::open(options.rows, {options.json});
+    if (!kept) return fail(kept.failure());
+    int signal = 0;
+    const auto report = count(options, *kept, signal);
     if (!report) return fail(report.failure());
     const int code = exit_code_of(report->rows.size() - report->failed.size(), report->failed);
     if (code == exit_usage) return code;
@@ -415,7 +451,9 @@ int run_replay(replay_options &options) {
     if (!options.json.empty())
         if (const status written = write_json(options.json, to_json(*report)); !written)
             return fail(written.failure());
-    return code;
+    if (signal != 0) return end_interrupted(signal);
+    const status closed = kept->finish();
+    return closed ? code : fail(closed.failure());
 }
 
 }  // namespace
@@ -456,6 +494,7 @@ command install_replay(parser &app) {
     for (const char *flag : {"--tokens", "--on-fault", "--guard", "--call-limit-ms"})
         add_flag_of_key(*sub, options->settings, flag);
     add_json(*sub, options->json, "the figures");
+    add_row_file(*sub, options->rows);
     sub->add_flag(
         "--timing", options->timing,
         "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");

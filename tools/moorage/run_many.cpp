@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <thread>
 #include <utility>
 
+#include "core/base/json.h"
+#include "core/base/machine_limits.h"
+#include "core/config/stage_policy.h"
 #include "core/pipeline/own_routing.h"
 #include "core/pipeline/prepare.h"
 #include "core/report/progress.h"
@@ -40,7 +42,7 @@ uint32_t jobs_for(const std::vector<run_config> &configs, uint32_t wanted) {
     // What is measured must have the machine to itself.
     const bool measured =
         std::ranges::any_of(configs, [](const run_config &one) { return one.runs_on().real; });
-    return measured ? 1 : std::max(1u, std::thread::hardware_concurrency());
+    return measured ? 1 : usable_processors();
 }
 
 class many_runs {
@@ -55,12 +57,17 @@ public:
         how_.optimum = options.optimum;
         how_.own_routing = options.own_routing;
         if (jobs_ > 1) how_.threads = 1;  // the others compute as well
+        kept_ = options.kept;
+        is_measured_ =
+            std::ranges::any_of(configs, [](const run_config &one) { return one.runs_on().real; });
     }
-    std::vector<run_outcome> operator()(const char *what);
+    run_outcomes operator()(const char *what);
 
 private:
     result<std::string> run_row(size_t i);
     void take_row(size_t i, row_end how);
+    static json figures_of(const std::string &bytes);
+    rows_options options_of_rows() const;
     void count_shared();
     result<std::string> count_optimum(const optimum_key &key);
     void take_optimum(const optimum_key &key, const row_end &how);
@@ -70,6 +77,9 @@ private:
     run_resources &shared_;
     const uint32_t jobs_;
     run_options how_;
+    kept_runs kept_;
+    bool is_measured_ = false;
+    int signal_ = 0;
     std::vector<run_outcome> rows_;
     std::vector<shared_figures> later_;  // by row
 };
@@ -80,16 +90,19 @@ result<std::string> many_runs::run_row(size_t i) {
     how.later = &later;
     auto report = run_either(configs_[i], shared_, how);
     if (!report) return report.failure();
-    return packed(*report, later);
+    const auto cache = find_policy(shared_.policies(), configs_[i].cache, "cache");
+    const bool is_offline = cache && ((*cache)->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0;
+    return packed(*report, later, is_offline);
 }
 
 void many_runs::take_row(size_t i, row_end how) {
+    rows_[i].has_ended = true;
     if (how.failure) {
         rows_[i].failure = std::move(*how.failure);
         return;
     }
     run_report report;
-    if (unpack(how.bytes, report, later_[i]))
+    if (unpack(how.bytes, report, later_[i], rows_[i].is_offline))
         rows_[i].report = std::move(report);
     else
         rows_[i].failure.why = not_whole;
@@ -144,31 +157,51 @@ void many_runs::count_shared() {
         if (!text) return text.failure();
         return packed(*text);
     };
-    run_rows(optima.size() + own.size(), jobs_, work, [&](size_t job, const row_end &how) {
-        if (job < optima.size()) return take_optimum(optima[job], how);
-        take_own_routing(own[job - optima.size()].first, how);
-    });
+    const rows_options options{.at_once = jobs_, .is_measured = is_measured_};
+    signal_ =
+        run_rows(optima.size() + own.size(), options, work, [&](size_t job, const row_end &how) {
+            if (job < optima.size()) return take_optimum(optima[job], how);
+            take_own_routing(own[job - optima.size()].first, how);
+        });
 }
 
-std::vector<run_outcome> many_runs::operator()(const char *what) {
+json many_runs::figures_of(const std::string &bytes) {
+    run_report report;
+    shared_figures later;
+    bool is_offline = false;
+    return unpack(bytes, report, later, is_offline) ? to_json(report) : json();
+}
+
+rows_options many_runs::options_of_rows() const {
+    rows_options options{.at_once = jobs_, .is_measured = is_measured_};
+    if (!kept_.file || !kept_.file->is_open()) return options;
+    options.kept = kept_.file;
+    options.identity = [this](size_t i) {
+        return row_identity{kept_.label(i), hash_of_run(configs_[i], kept_.written(i), shared_)};
+    };
+    options.figures = figures_of;
+    return options;
+}
+
+run_outcomes many_runs::operator()(const char *what) {
     progress shown(what, configs_.size());
     // Random weights are kept for one shape at a time, so those of a later row wait for their turn.
     for (size_t i = 0; i < (jobs_ == 1 ? 1 : configs_.size()); ++i) prepare(configs_[i], shared_);
-    run_rows(
-        configs_.size(), jobs_, [&](size_t i) { return run_row(i); },
+    signal_ = run_rows(
+        configs_.size(), options_of_rows(), [&](size_t i) { return run_row(i); },
         [&](size_t i, row_end how) {
             take_row(i, std::move(how));
             shown.advance();
-            if (jobs_ == 1 && i + 1 < configs_.size()) prepare(configs_[i + 1], shared_);
+            if (is_measured_ && i + 1 < configs_.size()) prepare(configs_[i + 1], shared_);
         });
-    count_shared();
-    return std::move(rows_);
+    if (signal_ == 0) count_shared();
+    return {std::move(rows_), signal_};
 }
 
 }  // namespace
 
-result<std::vector<run_outcome>> run_many(const std::vector<run_config> &configs,
-                                          run_resources &shared, const run_many_options &options) {
+result<run_outcomes> run_many(const std::vector<run_config> &configs, run_resources &shared,
+                              const run_many_options &options) {
     for (const run_config &config : configs)
         if (const status done = shared.scan(config.plugin_paths); !done) return done.failure();
     return many_runs(configs, shared, options)(options.what);

@@ -25,8 +25,8 @@ constexpr flag_key flag_keys[] = {
      "a further policy library, or a folder of them (not those in it); repeatable",
      &setting_options::plugins, /*list=*/true},
     {"--tokens", "run", "tokens", "N", "only the first ones; 0: all", &setting_options::tokens},
-    {"--threads", "run", "threads", "N", "of arithmetic on the CPU; 0: one a core",
-     &setting_options::threads},
+    {"--threads", "run", "threads", "N",
+     "of arithmetic on the CPU; 0: one for each usable processor", &setting_options::threads},
     {"--on-fault", "plugins", "on_fault", "abort|replace",
      "what wrong advice does: abort ends the run, replace counts it and goes on",
      &setting_options::on_fault},
@@ -39,18 +39,56 @@ constexpr flag_key flag_keys[] = {
     {"--max-tokens", "source", "max_tokens", "N", "new tokens of each prompt; default 128",
      &setting_options::max_tokens},
     {"--temperature", "source", "temperature", "T",
-     "0: always the most probable token (default); higher: drawn, by [run] seed",
+     "0: always the most probable token; higher: drawn, by [run] seed",
      &setting_options::temperature},
-    {"--top-p", "source", "top_p", "P", "draw from the most probable tokens with this mass",
+    {"--top-k", "source", "top_k", "N", "draw from so many of the most probable tokens; 0: all",
+     &setting_options::top_k},
+    {"--top-p", "source", "top_p", "P", "draw from the most probable tokens with this mass; 1: all",
      &setting_options::top_p},
+    {"--min-p", "source", "min_p", "P",
+     "draw from tokens with this share of the largest chance; 0: all", &setting_options::min_p},
+    {"--repetition-penalty", "source", "repetition_penalty", "R",
+     "divides what speaks for a token that is there already; 1: nothing",
+     &setting_options::repetition_penalty},
+    {"--presence-penalty", "source", "presence_penalty", "A",
+     "taken from the logit of a token that is there already", &setting_options::presence_penalty},
+    {"--frequency-penalty", "source", "frequency_penalty", "A",
+     "taken from a token's logit once for each time that it is there",
+     &setting_options::frequency_penalty},
+    {"--penalty-window", "source", "penalty_window", "N",
+     "last tokens that penalties look at; 0: all", &setting_options::penalty_window},
+    {"--stop", "source", "stop", "TEXT",
+     "end before this text, or at the special token of this name; repeatable",
+     &setting_options::stop, /*list=*/true},
+    {"--stop-id", "source", "stop", "ID", "end at the token of this id; repeatable",
+     &setting_options::stop_id, /*list=*/true},
 };
 
 // As TOML where there are several: the last --set of a key would replace those before.
-std::string value_of(const std::vector<std::string> &values) {
-    if (values.size() == 1) return values[0];
+std::string list_of(const std::vector<std::string> &values, bool quoted) {
     std::string list;
-    for (const std::string &one : values) list += (list.empty() ? "" : ", ") + json_quoted(one);
-    return format("[{}]", list);
+    for (const std::string &one : values)
+        list += (list.empty() ? "" : ", ") + (quoted ? json_quoted(one) : one);
+    return list;
+}
+std::string value_of(const flag_key &row, const std::vector<std::string> &values) {
+    if (!row.list) return values.back();
+    if (values.size() == 1) return values[0];
+    return format("[{}]", list_of(values, true));
+}
+
+// --stop and --stop-id are one list.
+status add_stops(const setting_options &of, std::vector<override_value> &all) {
+    if (of.stop.empty() && of.stop_id.empty()) return success();
+    for (const std::string &id : of.stop_id)
+        if (id.empty() || id.find_first_not_of("0123456789") != id.npos)
+            return error{format("--stop-id {}: it is no token id, a whole number from 0", id),
+                         true};
+    std::string list = list_of(of.stop, true);
+    if (!list.empty() && !of.stop_id.empty()) list += ", ";
+    all.push_back({"source", "stop", format("[{}{}]", list, list_of(of.stop_id, false)),
+                   of.stop.empty() ? "--stop-id" : "--stop"});
+    return success();
 }
 
 }  // namespace
@@ -90,10 +128,10 @@ void add_settings(parser &to, setting_options &of) {
 result<std::vector<override_value>> read_settings(const setting_options &of) {
     std::vector<override_value> all;
     for (const flag_key &one : flag_keys)
-        if (const auto &values = of.*one.values; !values.empty())
-            all.push_back({std::string(one.section), std::string(one.key),
-                           one.list ? value_of(values) : values.back(),
+        if (const auto &values = of.*one.values; !values.empty() && one.key != "stop")
+            all.push_back({std::string(one.section), std::string(one.key), value_of(one, values),
                            std::string(one.flag)});
+    if (const status added = add_stops(of, all); !added) return added.failure();
     const auto set = read_overrides(of.set);
     if (!set) return set.failure();
     all.insert(all.end(), set->begin(), set->end());

@@ -22,7 +22,8 @@ struct setting_options {
     std::vector<std::string> set;
     // By the list below, what each was given.
     std::vector<std::string> seed, plugins, tokens, on_fault, guard, call_limit, threads, executor,
-        max_tokens, temperature, top_p;
+        max_tokens, temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty,
+        frequency_penalty, penalty_window, stop, stop_id;
 
     // As it was written, for pages: " --seed 3 --set cache.plugin=lru".
     std::string text() const;

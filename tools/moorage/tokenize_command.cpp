@@ -62,7 +62,9 @@ result<std::vector<vector_case>> read_vectors(const std::string &file) {
     if (!mapped) return mapped.failure();
     const auto bytes = mapped->bytes();
     const auto *begin = reinterpret_cast<const char *>(bytes.data());
-    const json root = json_or_discarded({begin, bytes.size()});
+    const result<json> parsed = read_json({begin, bytes.size()});
+    if (!parsed) return error{format("{}: not valid JSON: {}", file, parsed.failure().text)};
+    const json &root = *parsed;
     if (!root.is_array()) return error{format("{}: not a JSON list of texts and their ids", file)};
     std::vector<vector_case> cases;
     for (const json &one : root) {

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -107,7 +108,7 @@ command install_synth(parser &app) {
 struct convert_arguments {
     core::convert_options options;
     std::string in, out, tokens;
-    std::vector<std::string> drop, meta;
+    std::vector<std::string> drop, meta, layers;
     bool wide = false;
 };
 
@@ -135,16 +136,50 @@ result<range> parse_range(const std::string &text, uint64_t tokens) {
     return parsed;
 }
 
+// "1:", "2:5", "7": layers of a log. Empty: it is none of them.
+std::optional<core::layer_range> parse_layers(const std::string &text) {
+    const std::vector<std::string> sides = core::split(text, ':');
+    core::layer_range range;
+    if (text.empty() || sides.size() > 2) return std::nullopt;
+    for (size_t side = 0; side < sides.size(); ++side) {
+        const std::string &number = sides[side];
+        if (number.empty() && sides.size() == 2) continue;
+        const char *const end = number.data() + number.size();
+        const auto [stop, wrong] =
+            std::from_chars(number.data(), end, side == 0 ? range.first : range.last);
+        if (wrong != std::errc() || stop != end) return std::nullopt;
+    }
+    if (sides.size() == 1) range.last = range.first + 1;
+    return range.first < range.last ? std::optional(range) : std::nullopt;
+}
+
+status read_layers(const convert_arguments &given, std::vector<core::layer_range> &ranges) {
+    for (const std::string &text : given.layers) {
+        const auto range = parse_layers(text);
+        if (!range)
+            return error{format("--layers {}: a number, or A:B for layers A to B - 1, is needed; "
+                                "1: keeps all but the first",
+                                text),
+                         true};
+        ranges.push_back(*range);
+    }
+    return core::success();
+}
+
 bool is_trace(const std::string &file) { return file.ends_with(".safetensors"); }
 
 result<core::trace_data> read_input(const convert_arguments &given) {
     if (!is_trace(given.in)) {
         if (!given.tokens.empty())
             return error{"--tokens cuts traces, not logs: convert first", true};
-        return core::convert_log(given.in, given.options);
+        core::convert_options options = given.options;
+        if (const status read = read_layers(given, options.layers); !read) return read.failure();
+        return core::convert_log(given.in, options);
     }
-    if (!given.options.format.empty() || given.options.experts != 0 || given.wide)
-        return error{"--format, --experts and --wide are for logs, not for a trace", true};
+    if (!given.options.format.empty() || given.options.experts != 0 || given.wide ||
+        !given.layers.empty())
+        return error{"--format, --experts, --layers and --wide are for logs, not for a trace",
+                     true};
     const result<core::trace> from = core::trace::open(given.in);
     if (!from) return from.failure();
     const result<range> tokens = parse_range(given.tokens, from->tokens());
@@ -191,6 +226,10 @@ command install_convert(parser &app) {
         ->one_of({"csv", "jsonl"});
     sub->add_option("--experts", given->options.experts,
                     "experts of a layer in a log; default: the largest id and one");
+    sub->add_option("--layers", given->layers,
+                    "layers of a log that are kept, as numbers and ranges A:B with commas; 1: "
+                    "leaves out the first, which has no experts in many models")
+        ->delimiter(',');
     sub->add_flag("--wide", given->wide, "weights of a log as 32-bit floats, not 16");
     sub->add_option("--tokens", given->tokens, "A:B keeps tokens A to B - 1 of a trace");
     sub->add_option("--drop", given->drop, "optional tensors to leave out, with commas")

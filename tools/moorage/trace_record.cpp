@@ -22,17 +22,22 @@ using namespace moorage::core;
 
 struct trace_record_arguments {
     model_run_options common;
-    std::vector<std::string> prompts;
+    prompt_options prompts;
     std::string text, windows, out;
     uint32_t predictions = UINT32_MAX;
     bool drop_gate_scores = false;
 };
 
 status configure(const trace_record_arguments &given, run_config &config) {
-    const int ways = !given.prompts.empty() + !given.text.empty() + !given.windows.empty();
+    const int ways = given.prompts.given() + !given.text.empty() + !given.windows.empty();
     if (ways != 1)
-        return error{"give --prompt TEXT, --text FILE or --windows FILE.json, one of them", true};
-    config.prompts = given.prompts;
+        return error{
+            "give --prompt TEXT (or --prompt-file FILE), --text FILE or --windows FILE.json, one "
+            "of them",
+            true};
+    auto prompts = read_prompts(given.prompts);
+    if (!prompts) return prompts.failure();
+    config.prompts = std::move(*prompts);
     config.text = given.text.empty() ? given.windows : given.text;
     return success();
 }

@@ -24,6 +24,7 @@ using namespace moorage::core;
 
 struct tune_arguments {
     std::string config, frontier, json_file, html_file;
+    row_file_options rows;
     std::vector<std::string> params, targets;
     setting_options settings;
     given_range range;
@@ -41,8 +42,8 @@ preference preference_of(const std::string &word) {
 // Runs of the configuration at the points of a search.
 class points_runner {
 public:
-    points_runner(const tune_arguments &given, run_resources &shared, tuning &found)
-        : given_(given), shared_(shared), found_(found) {
+    points_runner(const tune_arguments &given, run_resources &shared, tuning &found, row_file &kept)
+        : given_(given), shared_(shared), found_(found), kept_(kept) {
         options_.what = "tune";
         options_.jobs = given.jobs;
         options_.optimum = false;
@@ -62,21 +63,38 @@ public:
             if (!config) return config.failure();
             configs.push_back(std::move(config).value());
         }
+        options_.kept = {&kept_, [&](size_t i) { return label_of(points[i]); },
+                         [&](size_t i) { return given_.settings.text() + label_of(points[i]); }};
         auto rows = run_many(configs, shared_, options_);
         if (!rows) return rows.failure();
         std::vector<trial> trials;
         for (size_t i = 0; i < points.size(); ++i) {
-            auto one = take(points[i], (*rows)[i]);
+            if (!rows->rows[i].has_ended) continue;  // interrupted before
+            auto one = take(points[i], rows->rows[i]);
             if (!one) return one.failure();
             trials.push_back(std::move(one).value());
         }
-        return trials;
+        signal_ = rows->signal;
+        if (signal_ == 0) return trials;
+        found_.trials.insert(found_.trials.end(), trials.begin(), trials.end());
+        found_.stopped = true;
+        return error{format("interrupted by {} after {} runs; {}", name_of_signal(signal_),
+                            found_.trials.size(), kept_.remedy())};
     }
+    // That interrupted the search; what it found so far is in the trials.
+    int signal() const { return signal_; }
 
     // Of a trial that has figures.
     run_report report_at(const tuned_point &at) const { return reports_.at(at); }
 
 private:
+    std::string label_of(const tuned_point &at) const {
+        std::string label;
+        for (size_t i = 0; i < at.size(); ++i)
+            label += format("{}{}={}", i == 0 ? "" : ", ", found_.params[i].name,
+                            found_.params[i].text_of(at[i]));
+        return label;
+    }
     result<run_config> config_at(const tuned_point &at) const {
         auto overrides = read_settings(given_.settings);
         if (!overrides) return overrides.failure();
@@ -94,9 +112,7 @@ private:
     result<trial> take(const tuned_point &at, run_outcome &row) {
         trial one{.at = at, .figures = {}, .misfit = {}};
         if (!row.report) {
-            for (size_t i = 0; i < at.size(); ++i)
-                row.failure.label += format("{}{}={}", i == 0 ? "" : ", ", found_.params[i].name,
-                                            found_.params[i].text_of(at[i]));
+            row.failure.label = label_of(at);
             found_.failed.push_back(std::move(row.failure));
             return one;
         }
@@ -114,6 +130,8 @@ private:
     const tune_arguments &given_;
     run_resources &shared_;
     tuning &found_;
+    row_file &kept_;
+    int signal_ = 0;
     run_many_options options_;
     std::map<tuned_point, run_report> reports_;
 };
@@ -161,7 +179,8 @@ status read_params(const tune_arguments &given, run_resources &shared, const run
     return success();
 }
 
-result<tuning> search(const tune_arguments &given) {
+// `signal`: that interrupted the search, which then has what was run.
+result<tuning> search(const tune_arguments &given, row_file &kept, int &signal) {
     tuning found;
     if (const status done = read_targets(given, found); !done) return done.failure();
     const auto overrides = read_settings(given.settings);
@@ -179,10 +198,15 @@ result<tuning> search(const tune_arguments &given) {
                                .runs_max = given.runs != 0 ? given.runs
                                            : frontier      ? frontier_runs
                                                            : search_runs};
-    points_runner runner(given, shared, found);
+    points_runner runner(given, shared, found, kept);
     const run_points run = [&](std::span<const tuned_point> points) { return runner(points); };
     const status done =
         frontier ? trace_frontier(found, run, limits) : search_values(found, run, limits);
+    signal = runner.signal();
+    if (signal != 0) {
+        print_error(format("moorage: {}\n", done.failure().text));
+        return found;
+    }
     if (!done) return done.failure();
     if (found.chosen) found.report = runner.report_at(found.trials[*found.chosen].at);
     return found;
@@ -194,7 +218,10 @@ int run_tune(const tune_arguments &given) {
         return fail(usage("--html: a page is drawn of a --frontier alone"));
     if (given.degree != 0)
         print_error("--degree has no effect any more: every answer is a value that was run\n");
-    const auto found = search(given);
+    auto kept = row_file::open(given.rows, {given.json_file, given.html_file});
+    if (!kept) return fail(kept.failure());
+    int signal = 0;
+    const auto found = search(given, *kept, signal);
     if (!found) return fail(found.failure());
     const size_t counted = found->trials.size() - found->failed.size();
     const int code = exit_code_of(counted, found->failed);
@@ -211,6 +238,8 @@ int run_tune(const tune_arguments &given) {
             return fail(done.failure());
         print_written("HTML page", given.html_file, given.json_file);
     }
+    if (signal != 0) return end_interrupted(signal);
+    if (const status closed = kept->finish(); !closed) return fail(closed.failure());
     return frontier || found->chosen ? code : exit_failed;
 }
 
@@ -261,6 +290,7 @@ command install_tune(parser &app) {
         ->type_name("N");
     add_json(*sub, given->json_file, "the result");
     sub->add_option("--html", given->html_file, "draw the frontier")->type_name("FILE");
+    add_row_file(*sub, given->rows);
     sub->footer(
         "Runs the configuration at evenly spaced values and then between those that decide, so "
         "every "

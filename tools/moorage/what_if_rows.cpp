@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/resources.h"
+#include "tools/moorage/output.h"
 #include "tools/moorage/run_many.h"
 
 namespace moorage::tool {
@@ -104,8 +105,9 @@ result<what_if> ask_what_if(const run_config &config, const run_report &base,
     options.own_routing = false;
     auto rows = run_many(configs, shared, options);
     if (!rows) return rows.failure();
-    for (size_t i = 0; i < rows->size(); ++i) {
-        const run_outcome &row = (*rows)[i];
+    if (rows->signal != 0) end_interrupted(rows->signal);
+    for (size_t i = 0; i < rows->rows.size(); ++i) {
+        const run_outcome &row = rows->rows[i];
         if (row.report) asked.rows[i].ms = figure_of(asked, *row.report);
         if (!row.report) asked.rows[i].why = row.failure.why;
         // A run that does not fit says so once, by itself.

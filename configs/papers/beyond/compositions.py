@@ -1,9 +1,12 @@
 """compositions.py - runs configurations on traces and profiles, for the tables of this folder."""
 
+import atexit
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import script  # noqa: E402
@@ -14,24 +17,51 @@ PROFILES = ["rtx_a6000", "rtx_4060_ti_16gb", "h200_sxm"]
 
 
 class Trace:
-    """A routing trace, the published model whose sizes it takes, and half of its experts."""
+    """A routing trace, the published model whose sizes it takes, and half of its experts. Of one
+    that is bundled `whole` asks for the longer one of further traces, where that is there."""
 
-    def __init__(self, name, file, shape, half, bundled=False):
+    def __init__(self, name, file, shape, half, bundled=False, whole=False):
         self.name, self.shape, self.half = name, shape, half
-        self.file, self.bundled = file, bundled
+        self.file, self.bundled, self.whole = file, bundled, whole
 
     def path(self, folder):
-        return (CONFIGS / "traces" if self.bundled else folder) / self.file
+        further = folder / self.file
+        if not self.bundled or (self.whole and further.exists()):
+            return further
+        return CONFIGS / "traces" / self.file
+
+
+def add_busy_link(parser):
+    parser.add_argument("--busy-link", type=float, default=0, metavar="SHARE",
+                        help="what a GPU computes takes 1 + SHARE times as long beside a copy "
+                             "(decision 0049: 0.21); default: 0")
+
+
+def device(given, profile):
+    """The name of the profile, or a file of it with the price of a busy link."""
+    if not given.busy_link:
+        return profile
+    if not hasattr(given, "devices"):
+        given.devices = pathlib.Path(tempfile.mkdtemp())
+        atexit.register(shutil.rmtree, given.devices)
+    file = given.devices / f"{profile}.toml"
+    if not file.exists():
+        text = (PROJECT / "hw_profiles" / "device" / file.name).read_text(encoding="utf-8")
+        keys, sources = text.split("[sources]\n")
+        file.write_text(f"{keys}busy_link_slowdown = {given.busy_link}\n[sources]\n"
+                        f'busy_link_slowdown = "[G] assumed"\n{sources}', encoding="utf-8")
+    return file
 
 
 def options(text):
     parser = script.parser(text)
+    add_busy_link(parser)
     parser.add_argument("--tokens", type=int, default=3000, help="of each trace; default: 3,000")
     given = parser.parse_args()
     given.moorage = script.program(given)
     given.profiles = PROFILES[:1] if given.quick else PROFILES
     if given.quick:
-        given.tokens = 200
+        given.tokens, given.traces = 200, CONFIGS / "traces"
     return given
 
 
@@ -49,7 +79,7 @@ def present(traces, given):
 def run(given, config, trace, profile, more=()):
     """The report of a run, or None where a policy needs what the trace does not hold."""
     settings = [f"source.trace={trace.path(given.traces)}", f"source.shape={trace.shape}",
-                f"hardware.profile={profile}", f"memory.experts={trace.half}",
+                f"hardware.profile={device(given, profile)}", f"memory.experts={trace.half}",
                 f"run.tokens={given.tokens}", *more]
     return report_of(given, config, settings)
 

@@ -29,7 +29,8 @@ TRACES = [
     c.Trace("llamamoe shape", "llamamoe-shape.long.safetensors", "llama_moe_3_5b_4_16", 256),
     c.Trace("mixtral shape", "mixtral-shape.long.safetensors", "mixtral_8x7b", 128),
     c.Trace("mixtral prose", "mixtral-shape.prose.safetensors", "mixtral_8x7b", 128),
-    c.Trace("qwen shape", "qwen15moe-shape.long.safetensors", "qwen1_5_moe_a2_7b", 720, True),
+    c.Trace("qwen shape", "qwen15moe-shape.long.safetensors", "qwen1_5_moe_a2_7b", 720, True,
+            whole=True),
     c.Trace("demo", "demo.long.safetensors", "demo", 96),
 ]
 WITHOUT_BOUND = {"demo"}  # its experts take less than what they cost to launch: F* says nothing
@@ -37,6 +38,7 @@ WITHOUT_BOUND = {"demo"}  # its experts take less than what they cost to launch:
 
 def options():
     parser = c.script.parser(__doc__.splitlines()[0])
+    c.add_busy_link(parser)
     parser.add_argument("--tokens", type=int, default=2000, help="of each trace; default: 2,000")
     parser.add_argument("--half", choices=["first", "second"], default="second")
     parser.add_argument("--texts", type=int, default=0, metavar="N",
@@ -53,6 +55,7 @@ def options():
     given.systems = [one for one in given.systems.split(",") if one]
     if given.quick:
         given.tokens, given.only = 150, "25 rtx_4"
+        given.traces = c.CONFIGS / "traces"
         given.systems = SYSTEMS[:2]
     return given
 
@@ -78,6 +81,8 @@ class Runs:
     def kept(self, key, make):
         if not self.given.kept:
             return make()
+        if self.given.busy_link:
+            key = f"busy link {self.given.busy_link} {key}"
         self.given.kept.mkdir(parents=True, exist_ok=True)
         file = self.given.kept / (key.replace("/", "_").replace(" ", "_") + ".json")
         if not file.exists():
@@ -88,7 +93,8 @@ class Runs:
 
     def report(self, config, one, profile, share, more=(), text=None):
         settings = [f"source.trace={self.trace(one, text)}", f"source.shape={one.shape}",
-                    f"hardware.profile={profile}", f"memory.experts={2 * one.half * share // 100}",
+                    f"hardware.profile={c.device(self.given, profile)}",
+                    f"memory.experts={2 * one.half * share // 100}",
                     f"run.tokens={self.given.tokens}", *more]
         return c.report_of(self.given, config, settings)
 

@@ -31,7 +31,9 @@ def quality(given):
           f"{'change':>9}")
     for config in ("systems/smoe.toml", "best_lossy.toml"):
         for alpha in (0.3,) if given.quick else (0.15, 0.3, 0.6):
-            more = [f"router.alpha={alpha}", f"prefetch.alpha={alpha}"]
+            more = [f"router.alpha={alpha}"]
+            if config == "systems/smoe.toml":
+                more.append(f"prefetch.alpha={alpha}")
             done = c.run_text(given, config, c.PROJECT / TEXT, more)
             text = done["text"]
             own, now = text["own_routing"]["perplexity"], text["perplexity"]

@@ -69,8 +69,10 @@ class session:
         return 1_000 if self.given.quick else 5_000
 
     def trace(self, name):
-        """The file of a trace, or None where it is not to be had."""
-        for folder in [PROJECT / "configs" / "traces"] + [Path(self.given.traces)]:
+        """The file of a trace, or None where it is not to be had. The bundled one is cut: it is
+        long enough for --quick alone."""
+        further, bundled = Path(self.given.traces), PROJECT / "configs" / "traces"
+        for folder in [bundled] if self.given.quick else [further]:
             file = folder / f"{name}.safetensors"
             if file.exists():
                 return file
@@ -78,7 +80,7 @@ class session:
         return None
 
     def models(self):
-        """Qwen1.5-MoE, whose trace is bundled, and Mixtral if it is there."""
+        """Qwen1.5-MoE and Mixtral, if their traces are there; with --quick the bundled one."""
         found = []
         for model in [QWEN] if self.given.quick else [QWEN, MIXTRAL]:
             if file := self.trace(model["trace"]):

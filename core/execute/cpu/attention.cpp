@@ -54,7 +54,11 @@ std::vector<matrix> heads_of(const matrix &all, uint32_t heads) {
 
 attention_block::attention_block(const model &of, thread_pool &pool, kv_cache cache,
                                  uint32_t tokens_max)
-    : model_(of), config_(of.config()), pool_(pool), cache_(std::move(cache)) {
+    : model_(of),
+      config_(of.config()),
+      pool_(pool),
+      cache_(std::move(cache)),
+      turns_(config_.rope) {
     const widths wide = widths_of(config_);
     const size_t tokens = tokens_max, pairs = config_.rope.dimensions / 2;
     for (auto *list : {&streams_, &positions_, &starts_, &window_starts_}) list->resize(tokens);
@@ -69,7 +73,6 @@ attention_block::attention_block(const model &of, thread_pool &pool, kv_cache ca
     key_caches_.resize(tokens);
     value_caches_.resize(tokens);
     products_.reserve(config_.attention.heads);
-    turn_ = rope_turn_of(config_.rope, 0);
     if (config_.attention.kind == attention_kind::latent) absorb_keys(of.weights());
 }
 
@@ -144,7 +147,7 @@ void attention_block::begin(const pass &tokens) {
     tokens_ = static_cast<uint32_t>(tokens.tokens.size());
     assert(tokens_ <= streams_.size());
     const uint32_t window = config_.attention.window;
-    const size_t pairs = turn_.frequencies.size();
+    const size_t pairs = config_.rope.dimensions / 2;
     for (uint32_t t = 0; t < tokens_; ++t) {
         const pass_token &token = tokens.tokens[t];
         streams_[t] = token.stream;
@@ -152,21 +155,13 @@ void attention_block::begin(const pass &tokens) {
         starts_[t] = 0;
         window_starts_[t] =
             window == 0 || token.position < window ? 0 : token.position - window + 1;
-        if (rope_follows_context(config_.rope)) {
-            uint64_t context = 0;
-            for (const pass_token &other : tokens.tokens)
-                if (other.stream == token.stream)
-                    context = std::max(context, uint64_t{other.position} + 1);
-            if (context != turn_context_) turn_ = rope_turn_of(config_.rope, context);
-            turn_context_ = context;
-        }
-        rope_angles(turn_, token.position, {cosines_.data() + t * pairs, pairs},
-                    {sines_.data() + t * pairs, pairs});
+        rope_angles(turns_.of_length(token.sequence_length()), token.position,
+                    {cosines_.data() + t * pairs, pairs}, {sines_.data() + t * pairs, pairs});
     }
 }
 
 void attention_block::rotate(uint32_t token, float *values) const {
-    const size_t pairs = turn_.frequencies.size();
+    const size_t pairs = config_.rope.dimensions / 2;
     rope_rotate(config_.rope.interleaved, {cosines_.data() + token * pairs, pairs},
                 {sines_.data() + token * pairs, pairs}, values);
 }

@@ -67,8 +67,7 @@ private:
     uint32_t tokens_ = 0;
     std::vector<uint32_t> streams_, positions_, starts_, window_starts_;  // [tokens]
     std::vector<float> cosines_, sines_;                                  // [tokens, pairs]
-    rope_turn turn_;
-    uint64_t turn_context_ = 0;
+    rope_turns turns_;
 
     // Per token: queries, keys and values as projected; latent: queries moved to the compressed
     // space, and outputs in it; what heads put out.

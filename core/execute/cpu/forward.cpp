@@ -22,6 +22,7 @@ void forward::operator()(const pass &tokens) {
         for (size_t token = 0; token < count; ++token)
             rule_.choose(logits.subspan(token * experts, experts), correction,
                          {&chosen_[token * top_k], top_k}, {&weights_[token * top_k], top_k});
+        if (watcher_) watcher_(layer, chosen_);
         compute_.route(chosen_, weights_);
         distinct_ = chosen_;
         std::ranges::sort(distinct_);
@@ -31,13 +32,15 @@ void forward::operator()(const pass &tokens) {
     compute_.head();
 }
 
-pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs) {
+pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs,
+                 uint32_t length) {
     pass out;
     out.phase = ids.size() > 1 ? MOORAGE_PREFILL : MOORAGE_DECODE;
     for (size_t i = 0; i < ids.size(); ++i) {
         pass_token token;
         token.stream = stream;
         token.position = first + static_cast<uint32_t>(i);
+        token.length = length != 0 ? length : first + static_cast<uint32_t>(ids.size());
         token.token_id = ids[i];
         token.output = all_outputs || i + 1 == ids.size();
         out.tokens.push_back(token);

@@ -6,6 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/execute/cpu/cpu_model.h"
@@ -17,6 +20,9 @@ class forward {
 public:
     forward(cpu_model &compute, const model &of);  // borrowed
     void operator()(const pass &tokens);
+    // Who is told the experts that the tokens of a pass chose in a layer, top_k of each.
+    using choice_watcher = std::function<void(uint32_t layer, std::span<const uint32_t> chosen)>;
+    void watch(choice_watcher watcher) { watcher_ = std::move(watcher); }
 
 private:
     cpu_model &compute_;
@@ -24,9 +30,12 @@ private:
     routing_rule rule_;
     std::vector<uint32_t> layers_, chosen_, distinct_;
     std::vector<float> weights_;
+    choice_watcher watcher_;
 };
 
 // `ids` as the tokens of one stream from position `first` on, all with logits or only the last.
-pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs);
+// `length`: of the text that they are a piece of; 0: it ends with them.
+pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs,
+                 uint32_t length = 0);
 
 }  // namespace moorage::core

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/execute/cpu/forward.h"
+#include "core/model/rope.h"
 #include "core/source/sampler.h"
 
 namespace moorage::core {
@@ -16,8 +17,8 @@ cpu_model_limits golden_limits(const golden_data &golden) {
     const auto count = static_cast<uint32_t>(golden.input_ids.size());
     const auto continued = static_cast<uint32_t>(golden.greedy.size());
     cpu_model_limits limits;
-    limits.tokens_max = limits.outputs_max = count;
-    limits.context_max = std::max(count, golden.prompt + continued);
+    limits.outputs_max = count;
+    limits.tokens_max = limits.context_max = std::max(count, golden.prompt + continued);
     return limits;
 }
 
@@ -25,21 +26,25 @@ namespace {
 
 // Both checks; run(pass) computes one, after_prompt() looks at what else of it there is.
 template <class Run, class AfterPrompt>
-status check_with(const golden_data &golden, const pass_results &computed, golden_report &report,
-                  Run &&run, AfterPrompt &&after_prompt) {
-    const std::span prompt = std::span(golden.input_ids).first(golden.prompt);
+status check_with(const golden_data &golden, const pass_results &computed, const rope_config &rope,
+                  golden_report &report, Run &&run, AfterPrompt &&after_prompt) {
     const auto continued = static_cast<uint32_t>(golden.greedy.size());
     if (const status done = run(prompt_pass(golden.input_ids, 0, 0, true)); !done) return done;
     report.logits_error = relative_error(computed.logits(), golden.logits);
     after_prompt();
     // The stream begins anew: its caches are overwritten from position 0.
-    if (const status done = run(prompt_pass(prompt, 0, 0, false)); !done) return done;
+    std::vector<int32_t> text(golden.input_ids.begin(), golden.input_ids.begin() + golden.prompt);
+    size_t entered = 0;
     for (uint32_t i = 0; i < continued; ++i) {
-        const int32_t next[] = {most_probable(computed.logits())};
-        report.greedy.push_back(next[0]);
-        if (i + 1 == continued) break;
-        const status done = run(prompt_pass(next, 0, golden.prompt + i, false));
+        // What outgrows its rotations is computed from its beginning.
+        if (i > 0 && rope_scaling_of(rope, text.size()) != rope_scaling_of(rope, text.size() - 1))
+            entered = 0;
+        const std::span<const int32_t> next = std::span(text).subspan(entered);
+        const status done = run(prompt_pass(next, 0, static_cast<uint32_t>(entered), false));
         if (!done) return done;
+        entered = text.size();
+        text.push_back(most_probable(computed.logits()));
+        report.greedy.push_back(text.back());
     }
     const auto apart = std::ranges::mismatch(report.greedy, golden.greedy);
     report.greedy_equal = static_cast<uint32_t>(apart.in1 - report.greedy.begin());
@@ -70,16 +75,17 @@ result<golden_report> check_golden(const model &of, const golden_data &golden, t
         run(tokens);
         return success();
     };
-    const status done = check_with(golden, compute, report, one_pass, compare_hidden);
+    const status done = check_with(golden, compute, config.rope, report, one_pass, compare_hidden);
     if (!done) return done.failure();
     return report;
 }
 
 result<golden_report> check_golden(const golden_data &golden, executor_drive &drive,
-                                   const pass_results &computed) {
+                                   const pass_results &computed, const rope_config &rope) {
     golden_report report;
     const status done = check_with(
-        golden, computed, report, [&](const pass &tokens) { return drive.run(tokens); }, [] {});
+        golden, computed, rope, report, [&](const pass &tokens) { return drive.run(tokens); },
+        [] {});
     if (!done) return done.failure();
     return report;
 }

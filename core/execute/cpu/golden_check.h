@@ -28,7 +28,7 @@ result<golden_report> check_golden(const model &of, const golden_data &golden, t
 // The same on any executor that `drive` uses, whose results are `computed`, without hidden states.
 // Its limits are golden_limits().
 result<golden_report> check_golden(const golden_data &golden, executor_drive &drive,
-                                   const pass_results &computed);
+                                   const pass_results &computed, const rope_config &rope);
 cpu_model_limits golden_limits(const golden_data &golden);
 
 }  // namespace moorage::core

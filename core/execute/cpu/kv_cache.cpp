@@ -1,8 +1,12 @@
 // kv_cache.cpp - where the keys and values of a model lie in one stretch of memory.
 #include "core/execute/cpu/kv_cache.h"
 
+#include "core/config/executors.h"
+
 namespace moorage::core {
 namespace {
+
+static_assert(find_executor("cpu")->kv_value_bytes == sizeof(float));
 
 bool latent(const model_config &of) { return of.attention.kind == attention_kind::latent; }
 

@@ -7,8 +7,7 @@
 #include <new>
 #include <vector>
 
-#include <unistd.h>
-
+#include "core/base/machine_limits.h"
 #include "core/execute/cpu/kernels_vector.h"
 
 namespace moorage::core {
@@ -69,8 +68,7 @@ double measure_multiply_add_rate(thread_pool &pool, double seconds) {
 }
 
 uint64_t host_memory_bytes() {
-    const auto pages = static_cast<uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L));
-    return pages * static_cast<uint64_t>(std::max(::sysconf(_SC_PAGESIZE), 1L));
+    return usable_memory_bytes();
 }
 
 }  // namespace moorage::core

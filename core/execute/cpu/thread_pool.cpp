@@ -1,9 +1,8 @@
 // thread_pool.cpp - one word says whether a loop is open and how many workers are inside it.
 #include "core/execute/cpu/thread_pool.h"
 
+#include "core/base/machine_limits.h"
 #include "core/execute/cpu/float_buffer.h"
-
-#include <sched.h>
 
 #include <atomic>
 #include <cassert>
@@ -38,17 +37,6 @@ void relax() {
 #elif defined(__aarch64__)
     asm volatile("yield");
 #endif
-}
-
-uint32_t cores_allowed() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        const int count = CPU_COUNT(&set);
-        if (count > 0) return static_cast<uint32_t>(count);
-    }
-    const unsigned count = std::thread::hardware_concurrency();
-    return count == 0 ? 1 : count;
 }
 
 }  // namespace
@@ -141,7 +129,7 @@ struct thread_pool::shared {
 
 thread_pool::thread_pool(uint32_t threads, arithmetic mode)
     : shared_(std::make_unique<shared>()), mode_(mode) {
-    const uint32_t cores = cores_allowed();
+    const uint32_t cores = usable_processors();
     if (threads == 0) threads = cores;
     if (threads > THREADS_MAX) threads = THREADS_MAX;
     shared_->crowded = threads > cores;

@@ -10,6 +10,13 @@
 
 namespace moorage::core::gpu {
 
+#ifndef MOORAGE_CUDA_BUILT_FOR
+#define MOORAGE_CUDA_BUILT_FOR "none"
+#endif
+
+// Products are made of instructions that came with it (device_team.cuh); major and minor as one.
+constexpr uint32_t capability_min = 80;
+
 // The calling thread's device.
 static thread_local int32_t current = -1;
 
@@ -77,11 +84,40 @@ bool cuda_device::reach(cuda_device &other) {
     return true;
 }
 
+bool cuda_device::check_kernels(uint32_t capability) {
+    if (capability < capability_min) {
+        notes_.note(
+            format("{} is sm_{}, and the kernels need sm_{} or newer; set executor to cpu, or "
+                   "take a newer GPU",
+                   name_, capability, capability_min));
+        return false;
+    }
+    cudaFuncAttributes about{};
+    const cudaError_t code = cudaFuncGetAttributes(&about, any_kernel());
+    const auto compiled_for = static_cast<uint32_t>(about.ptxVersion);
+    if (code == cudaSuccess && compiled_for >= capability_min) return true;
+    if (code != cudaSuccess && code != cudaErrorNoKernelImageForDevice &&
+        code != cudaErrorInvalidDeviceFunction && code != cudaErrorUnsupportedPtxVersion)
+        return notes_.check(code, "cudaFuncGetAttributes(&about, any_kernel())", __FILE__,
+                            __LINE__);
+    (void)cudaGetLastError();
+    notes_.note(
+        format("{} is sm_{}, and this program's kernels are compiled for {}; build it with "
+               "-DCMAKE_CUDA_ARCHITECTURES={}, or set executor to cpu",
+               name_, capability,
+               code == cudaSuccess ? format("sm_{}", compiled_for)
+                                   : std::string("other GPUs (" MOORAGE_CUDA_BUILT_FOR ")"),
+               capability));
+    return false;
+}
+
 bool cuda_device::open() {
     cudaDeviceProp properties{};
     if (!enter() || !MOORAGE_CUDA_CHECK(notes_, cudaGetDeviceProperties(&properties, index_)))
         return false;
     name_ = properties.name;
+    if (!check_kernels(static_cast<uint32_t>(10 * properties.major + properties.minor)))
+        return false;
     multiprocessors_ = static_cast<uint32_t>(properties.multiProcessorCount);
     shared_max_ = static_cast<uint32_t>(properties.sharedMemPerBlockOptin);
     int lowest = 0, highest = 0;

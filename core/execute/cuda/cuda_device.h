@@ -120,6 +120,10 @@ private:
     cuda_device(int32_t index, cuda_device *first)
         : index_(index), notes_(first ? first->notes_ : own_notes_) {}
     bool open();
+    // Whether this program's kernels can run there.
+    bool check_kernels(uint32_t capability);
+    // One of them: what the driver says of it holds for all, which are compiled alike.
+    static const void *any_kernel();
     void launch_function(const void *function, const void *kernel, const launch_shape &shape);
 
     const int32_t index_;

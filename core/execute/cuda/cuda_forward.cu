@@ -7,6 +7,10 @@
 
 namespace moorage::core::gpu {
 
+const void *cuda_device::any_kernel() {
+    return reinterpret_cast<const void *>(&run_kernel<embed_kernel>);
+}
+
 template class forward<cuda_device>;
 template void launch_nothing(cuda_device &);
 template void launch_product(cuda_device &, const product_item &);

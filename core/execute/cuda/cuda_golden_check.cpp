@@ -32,7 +32,7 @@ result<golden_report> check_golden_on_gpu(const model &of, const golden_data &go
     auto made = make_cuda_executor(options);
     if (!made) return made.failure();
     drive.use(*made->where, *made->results);
-    return check_golden(golden, drive, *made->results);
+    return check_golden(golden, drive, *made->results, of.config().rope);
 }
 
 }  // namespace moorage::core

@@ -14,7 +14,7 @@ namespace moorage::core {
 namespace {
 
 // Single measurements of all parts together, about.
-constexpr double measurements = 110;
+constexpr double measurements = 126;
 
 std::function<double()> clock_of(const cuda_measure_options &options) {
     if (options.now) return options.now;
@@ -68,7 +68,8 @@ result<measured_machine> measure_cuda(const cuda_measure_options &options) {
     } parts[] = {{"constants of layers and experts", gpu::measure_constants},
                  {"experts of many tokens", gpu::measure_expert_tokens},
                  {"attention", gpu::measure_contexts},
-                 {"large experts, and the CPU beside copies", gpu::measure_large_experts}};
+                 {"large experts, and the CPU beside copies", gpu::measure_large_experts},
+                 {"experts of a token on the CPU", gpu::measure_cpu_experts}};
     for (const auto &part : parts) {
         say(part.name);
         const status measured = part.measure(options, budget_s, machine);

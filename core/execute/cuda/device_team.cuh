@@ -3,6 +3,10 @@
 
 #include "core/execute/gpu/arithmetic/host_device.h"
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#error "the kernels need sm_80 or newer: set CMAKE_CUDA_ARCHITECTURES (or nvcc's -arch) accordingly"
+#endif
+
 // A team exists on the GPU alone; its functions are marked for both sides because kernels, which
 // are tested on the CPU, are.
 #if defined(__CUDA_ARCH__)
@@ -67,21 +71,15 @@ public:
     // the warp's copies are waited for, zeros behind them.
     MOORAGE_HOST_DEVICE void copy16(std::byte *to, const std::byte *from, uint32_t count) {
         (void)to, (void)from, (void)count;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                          static_cast<uint32_t>(__cvta_generic_to_shared(to))),
                      "l"(from), "r"(count)
                      : "memory");
-#elif defined(__CUDA_ARCH__)
-        if (count == 16) {
-            *reinterpret_cast<uint4 *>(to) = __ldg(reinterpret_cast<const uint4 *>(from));
-        } else {
-            for (uint32_t i = 0; i < 16; ++i) to[i] = i < count ? from[i] : std::byte{};
-        }
 #endif
     }
     MOORAGE_HOST_DEVICE void copied(uint32_t) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__)
         asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
         MOORAGE_ON_GPU(__syncwarp();)
@@ -156,7 +154,7 @@ public:
     MOORAGE_HOST_DEVICE void tile_multiply(tile &sums_of, const rows_tile &rows,
                                            const tokens_tile &tokens) {
         (void)sums_of, (void)rows, (void)tokens;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__)
         MOORAGE_UNROLL
         for (uint32_t half = 0; half < 2; ++half) {
             float *sum = sums_of.at + 4 * half;
@@ -181,7 +179,7 @@ private:
     // Four tiles of 8 x 8 values of 16 bits: each lane names a row of one.
     MOORAGE_HOST_DEVICE static void load_quarters(uint32_t (&to)[4], const uint16_t *row) {
         (void)to, (void)row;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                      : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row))));

@@ -75,9 +75,9 @@ public:
         for (uint32_t i = 0; i < count; ++i) where_->expert_on_gpu(next_work());
         return wait_for(event_kind::gpu_expert, count);
     }
-    double expert_on_cpu() {
-        where_->expert_on_cpu(next_work());
-        return wait_for(event_kind::cpu_expert, 1);
+    double experts_on_cpu(uint32_t count) {
+        for (uint32_t i = 0; i < count; ++i) where_->expert_on_cpu(next_work());
+        return wait_for(event_kind::cpu_expert, count);
     }
     double head() {
         where_->head(1);
@@ -113,7 +113,7 @@ private:
 
 // Samples of one size of model, for a line of each constant.
 struct constant_samples {
-    std::vector<double> attention, pass, on_cpu, by_count[3];
+    std::vector<double> attention, pass, by_count[3];
 };
 constexpr uint32_t counts[] = {1, 2, 4};
 
@@ -126,17 +126,13 @@ status time_constants(layer_probe &probe, double budget_s, constant_samples &out
         probe.choose(count * probe.of().config().top_k % experts);
         double taken[std::size(counts)];
         for (size_t i = 0; i < std::size(counts); ++i) taken[i] = probe.experts(counts[i]);
-        // What the hand-over takes counts too.
-        const double from = host_now();
-        probe.expert_on_cpu();
-        const double on_cpu = host_now() - from;
+        probe.experts(1);  // the last of the token's
         const double head = probe.head();
         if (const status good = probe.check(); !good) return good;
         // Of the first passes launches are recorded and kernels loaded.
         if (count < 3) continue;
         out.attention.push_back(attention);
         for (size_t i = 0; i < std::size(counts); ++i) out.by_count[i].push_back(taken[i]);
-        out.on_cpu.push_back(on_cpu);
         out.pass.push_back(head);
         if (out.pass.size() >= 2000) break;
     }
@@ -147,7 +143,7 @@ status time_constants(layer_probe &probe, double budget_s, constant_samples &out
 
 status measure_constants(const cuda_measure_options &options, double budget_s,
                          measured_machine &into) {
-    std::vector<timed> attention, pass, expert, on_cpu;
+    std::vector<timed> attention, pass, expert;
     std::vector<double> loops;
     for (const uint32_t hidden : {128u, 256u, 512u, 1024u}) {
         layer_probe probe;
@@ -162,7 +158,6 @@ status measure_constants(const cuda_measure_options &options, double budget_s,
         attention.push_back(
             {static_cast<double>(sizes.dense_bytes) - head, lower_quartile(samples.attention)});
         pass.push_back({head, lower_quartile(samples.pass)});
-        on_cpu.push_back({expert_bytes, lower_quartile(samples.on_cpu)});
         std::vector<timed> by_count;
         for (size_t i = 0; i < std::size(counts); ++i)
             by_count.push_back(
@@ -175,7 +170,40 @@ status measure_constants(const cuda_measure_options &options, double budget_s,
     into.pass_seconds = fit_line(pass).constant;
     into.experts_seconds = median(loops);
     into.expert_seconds = fit_line(expert).constant;
-    into.cpu_expert_seconds = fit_line(on_cpu).constant;
+    return success();
+}
+
+// As runs have them: the experts of a token at once, behind the layer's attention, whose end wakes
+// the threads; the hand-over both ways counts, and the weights come from memory: so many experts
+// take turns that no cache holds them.
+status measure_cpu_experts(const cuda_measure_options &options, double budget_s,
+                           measured_machine &into) {
+    constexpr uint32_t hidden = 2048, at_once = 4, experts_max = 256;
+    into.cpu_experts.clear();
+    for (const uint32_t inner : {176u, 352u, 704u, 1408u}) {
+        const uint64_t expert_bytes = uint64_t{6} * hidden * inner;
+        const auto wanted = static_cast<uint32_t>(options.block_bytes / 2 / expert_bytes);
+        const uint32_t experts = std::clamp(wanted, 2 * at_once, experts_max) / at_once * at_once;
+        layer_probe probe;
+        const status made = probe.make(options, {1, hidden, inner, experts, at_once, 64}, 1, 2);
+        if (!made) return made;
+        uint32_t first = 0;
+        const double seconds = typical_sample(4 * budget_s, host_now, [&] {
+            probe.attention(1, 0);
+            probe.choose(first);
+            first = (first + at_once) % experts;
+            const double begun = host_now();
+            probe.experts_on_cpu(at_once);
+            const double taken = host_now() - begun;
+            probe.head();
+            return taken;
+        });
+        if (const status good = probe.check(); !good) return good;
+        into.cpu_experts.push_back({static_cast<double>(probe.expert_bytes()), seconds / at_once});
+    }
+    const line_fit line = fit_line(into.cpu_experts);
+    into.cpu_expert_seconds = line.constant;
+    if (line.slope > 0) into.cpu_expert_bytes_per_s = 1 / line.slope;
     return success();
 }
 
@@ -191,7 +219,7 @@ status measure_expert_tokens(const cuda_measure_options &options, double budget_
         return typical_sample(budget_s, host_now, [&] {
             probe.attention(tokens, 0);
             probe.choose(expert++ % 8);
-            const double seconds = on_cpu ? probe.expert_on_cpu() : probe.experts(1);
+            const double seconds = on_cpu ? probe.experts_on_cpu(1) : probe.experts(1);
             probe.head();
             return seconds;
         });

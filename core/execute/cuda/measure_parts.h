@@ -20,6 +20,10 @@ void measure_products(device_bench &bench, double budget_s, uint64_t block_bytes
 // By the executor over small models: constants of experts, layers and passes, on GPU and CPU.
 status measure_constants(const cuda_measure_options &options, double budget_s,
                          measured_machine &into);
+// Experts of one token by the CPU, several at once, by their bytes. After measure_large_experts,
+// whose figure holds where no line can be fitted.
+status measure_cpu_experts(const cuda_measure_options &options, double budget_s,
+                           measured_machine &into);
 // An expert by tokens, on GPU and CPU.
 status measure_expert_tokens(const cuda_measure_options &options, double budget_s,
                              measured_machine &into);

@@ -55,9 +55,9 @@ public:
           b_(buffers),
           limits_(limits),
           moe_layers_(of.config().moe_layers()),
+          turns_(config_.rope),
           recordings_(device) {
         if (!b_.told) return;
-        if (!rope_follows_context(config_.rope)) turn_ = rope_turn_of(config_.rope, 0);
         *b_.pinned_told = told_;
         device_.upload(b_.told, &told_, sizeof(told_));
     }
@@ -220,7 +220,7 @@ private:
     forward_buffers b_;
     forward_limits limits_;
     std::vector<uint32_t> moe_layers_;
-    rope_turn turn_;
+    rope_turns turns_;
     uint32_t tokens_ = 0, outputs_ = 0, tiles_ = 0, next_layer_ = 0;
     uint32_t context_ = 0;  // longest of the pass; of few tokens rounded up to a power of two
     recordings<Device> recordings_;

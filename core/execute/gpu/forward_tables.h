@@ -68,17 +68,10 @@ void forward<Device>::fill_pass(const pass &tokens) {
     }
     assert(outputs_ <= limits_.outputs_max);
     if (tokens_ <= few_tokens) context_ = std::bit_ceil(context_);
-    // Scalings that follow the context see the whole of the stream's pass.
-    uint32_t last_context = 0;
-    for (uint32_t t = tokens_; t-- > 0;) {
-        if (rope_follows_context(config_.rope) &&
-            (t + 1 == tokens_ || streams[t + 1] != streams[t] || last_context == 0)) {
-            last_context = positions[t] + 1;
-            turn_ = rope_turn_of(config_.rope, last_context);
-        }
-        rope_angles(turn_, positions[t], {cosines + uint64_t{b_.pairs} * t, b_.pairs},
+    for (uint32_t t = 0; t < tokens_; ++t)
+        rope_angles(turns_.of_length(tokens.tokens[t].sequence_length()), positions[t],
+                    {cosines + uint64_t{b_.pairs} * t, b_.pairs},
                     {sines + uint64_t{b_.pairs} * t, b_.pairs});
-    }
 }
 
 // To the host, which watches for scores of few tokens.

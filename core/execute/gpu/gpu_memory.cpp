@@ -69,6 +69,14 @@ status check_model(const model &of, const char *executor) {
     return success();
 }
 
+status check_pass(const forward_limits &limits, const char *executor) {
+    if (limits.tokens_max <= pass_tokens_max) return success();
+    return error{
+        format("executor {} computes up to {} tokens in a pass, this run has passes of {}; set "
+               "run.prefill (for decoding run.batch) to at most {}",
+               executor, pass_tokens_max, limits.tokens_max, pass_tokens_max)};
+}
+
 status check_room(const gpu_executor_options &options, const forward_limits &limits,
                   uint32_t number, const gpu_needs &needs, const gpu_offer &offer,
                   const pinned_experts &experts) {

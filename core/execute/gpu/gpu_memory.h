@@ -28,6 +28,9 @@ struct gpu_offer {
 
 // What the kernels do not compute, by the name of the executor.
 status check_model(const model &of, const char *executor);
+// A launch has a block for each token, along a side of its grid that is not the first.
+inline constexpr uint32_t pass_tokens_max = 65535;
+status check_pass(const forward_limits &limits, const char *executor);
 // Of the number-th GPU of the run. Errors name the sizes and a remedy, as those below.
 status check_room(const gpu_executor_options &options, const forward_limits &limits,
                   uint32_t number, const gpu_needs &needs, const gpu_offer &offer,

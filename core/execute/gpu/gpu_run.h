@@ -40,6 +40,9 @@ public:
     static result<gpu_machine> create(const gpu_executor_options &options) {
         if (const status checked = check_model(*options.of, Device::executor_name); !checked)
             return checked.failure();
+        const forward_limits limits = limits_of(options, Device::workspace_bytes);
+        if (const status checked = check_pass(limits, Device::executor_name); !checked)
+            return checked.failure();
         std::unique_ptr<gpu_run> run(new gpu_run(options));
         if (const status prepared = run->prepare(); !prepared) return prepared.failure();
         gpu_machine made;

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/machine_limits.h"
+
 namespace moorage::core::gpu {
 
 namespace {
@@ -123,7 +125,7 @@ bool pinned_experts::divide() {
 
 // One thread does not reach the memory's bandwidth, and the files may not be read yet.
 void pinned_experts::pack(std::vector<uint32_t> pages) {
-    const uint32_t threads = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
+    const uint32_t threads = std::min(usable_processors(), 16u);
     std::atomic<size_t> next{0};
     const auto work = [&] {
         for (size_t i = next++; i < pages.size(); i = next++) {

@@ -88,8 +88,11 @@ const columns_of = (paths, rows) => paths.filter(p => rows.some(r => at(r, p) !=
 // ---- plots ----
 const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dashes = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
-const color = look => look.bound ? css('--bound') : css('--c' + look.number % 8);
-const dash = look => look.bound ? [4, 4] : dashes[Math.floor(look.number / 8) % 4];
+// Rows have the colours --c0 to --c7; what stands for no row is ink, what sees the future grey.
+const color = look => look.mark ? css('--ink') : look.bound ? css('--bound') : css('--c' + look.number % 8);
+const bound_dashes = [[4, 4], [10, 4], [2, 3], [10, 3, 2, 3]];
+const dash = look => look.dash || (look.bound ? bound_dashes[look.number % 4]
+  : dashes[Math.floor(look.number / 8) % 4]);
 const plots = [];
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () =>
   plots.forEach(p => { p.u.redraw(); p.legend(); }));
@@ -141,7 +144,7 @@ const lines = (title, x_title, y_title, series, more = {}) => {
   const u = new uPlot(options, aligned(series), holder);
   const cells = [];
   const rows = series.map((s, i) => {
-    const swatch = el('span', {class: 'swatch'});
+    const swatch = el('span', {class: 'swatch' + (s.dots ? ' dot' : '')});
     cells.push({value: el('td'), swatch});
     const row = el('tr', {}, el('th', {}, swatch, s.name), cells[i].value);
     row.addEventListener('mouseenter', () => u.setSeries(i + 1, {focus: true}));
@@ -154,7 +157,9 @@ const lines = (title, x_title, y_title, series, more = {}) => {
   });
   const paint = () => series.forEach((s, i) => {
     cells[i].swatch.style.borderColor = color(s.look);
-    cells[i].swatch.style.borderTopStyle = s.dots || !dash(s.look).length ? 'solid' : 'dashed';
+    if (s.dots && !s.ring) cells[i].swatch.style.background = color(s.look);
+    const [length] = dash(s.look);
+    cells[i].swatch.style.borderTopStyle = s.dots || !length ? 'solid' : length < 3 ? 'dotted' : 'dashed';
   });
   const where = el('div', {class: 'hint'});
   const told = k => {
@@ -174,20 +179,26 @@ const lines = (title, x_title, y_title, series, more = {}) => {
   return frame;
 };
 
-// rows: [{name, value, text, parts: [{share, class, hint}]}]
-const bars = (title, rows) => {
+// rows: [{name, value, text, parts: [{share, class, hint}]}]; the bars' end is `whole`, where there is one,
+// else a round number above the longest. `told` says a value.
+const bars = (title, rows, told, whole) => {
   if (!rows.length) return null;
-  const top = Math.max(...rows.map(r => r.value || 0), 1e-300);
-  return framed(title, el('div', {class: 'bars'}, rows.map(r => {
+  const longest = Math.max(...rows.map(r => r.value || 0));
+  const power = 10 ** Math.floor(Math.log10(longest || 1));
+  const round = power * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find(step => step * power >= longest * (1 - 1e-9));
+  const top = whole >= longest ? whole : round || 1;
+  const ruler = el('div', {class: 'ruler'}, el('span', {}, '0'), el('span', {}, told(top)));
+  return framed(title, el('div', {class: 'bars'}, [...rows.map(r => {
     const track = el('div', {class: 'track', title: r.hint});
     for (const p of r.parts || [{share: 1, color: r.color || 'var(--c0)'}]) {
       const bit = el('i', {title: p.hint});
       bit.style.width = 100 * p.share * (r.value || 0) / top + '%';
+      if (!r.value) bit.style.minWidth = 0;
       bit.style.background = p.color;
       track.append(bit);
     }
     return [el('span', {class: 'name' + (r.part ? ' part' : '')}, r.name), track, el('span', {}, r.text)];
-  })));
+  }), el('span', {class: 'name'}), ruler, el('span')]));
 };
 
 // Dark blue over green to yellow: keeps its order in grey and for colour-blind readers.
@@ -197,8 +208,24 @@ const shade = share => {
   const mix = k => Math.round(anchors[i][k] + (x - i) * (anchors[i + 1][k] - anchors[i][k]));
   return `rgb(${mix(0)},${mix(1)},${mix(2)})`;
 };
-// rows: [{name, values}]; cells are named by `column(i)`
-const heat = (title, rows, unit, column, low, high) => {
+// What stands under a map: some ten of its columns' numbers, and whose they are. Those of each model
+// begin anew.
+const model_at = (column, i) => (column(i).match(/^model \d+/) || [''])[0];
+const feet = (row_word, columns, column) => {
+  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find(s => columns / s <= 12) || 1000;
+  const ticks = [], models = [];
+  for (let i = 0, next; i < columns; i = next) {
+    const model = model_at(column, i);
+    for (next = i + 1; next < Math.min(columns, i + step) && model_at(column, next) === model;) ++next;
+    ticks.push(el('td', {colspan: next - i, title: column(i)}, column(i).match(/\d+$/)[0]));
+    if (models.length && models.at(-1).model === model) models.at(-1).columns += next - i;
+    else models.push({model, columns: next - i});
+  }
+  return el('tfoot', {}, el('tr', {}, el('th', {}, row_word), ticks), el('tr', {}, el('th', {}, models.length > 1
+    ? 'layer of' : ''), models.map(m => el('td', {class: 'axis', colspan: m.columns}, m.model || 'layer'))));
+};
+// rows: [{name, values}]; cells are named by `column(i)`, rows are of what `row_word` says
+const heat = (title, rows, unit, row_word, column, low, high) => {
   rows = rows.filter(r => r.values.length);
   if (!rows.length) return null;
   const all = rows.flatMap(r => r.values);
@@ -212,7 +239,8 @@ const heat = (title, rows, unit, column, low, high) => {
       const cell = el('td', {title: `${r.name}, ${column(i)}: ${said(unit, v)}`});
       cell.style.background = shade((v - low) / (high - low));
       return cell;
-    })))))), el('p', {class: 'note'}, said(unit, low), scale, said(unit, high)));
+    })))), feet(row_word, Math.max(...rows.map(r => r.values.length)), column))),
+  el('p', {class: 'note'}, said(unit, low), scale, said(unit, high)));
 };
 
 // ---- causes ----
@@ -243,10 +271,10 @@ const cause_keys = rows => el('p', {class: 'note keys'}, Object.entries(cause_wo
 // ---- comparisons ----
 const looks = () => {
   const known = new Map(), bound = new Set();
-  let next = 0;
+  let next = 0, next_bound = 0;
   return (name, is_bound) => {
     if (is_bound) bound.add(name);
-    if (!known.has(name)) known.set(name, is_bound ? 0 : next++);
+    if (!known.has(name)) known.set(name, is_bound ? next_bound++ : next++);
     return {number: known.get(name), bound: bound.has(name)};
   };
 };
@@ -267,7 +295,7 @@ const axes_of = rows => {
     if (!rows.every(r => isFinite(number(r))) || distinct(rows.map(number)).length < 2) continue;
     const heading = key.split('.').at(-1);
     axes.push({title: key, of: number, name: r => r.columns.filter(([h, v]) => h !== heading && h !== key && v)
-      .map(([h, v]) => isFinite(Number(v)) ? h + ' ' + v : v).join(', ') || 'as configured'});
+      .map(([h, v]) => isFinite(Number(v)) ? h + ' ' + v : v).join(' + ') || 'as configured'});
   }
   return axes;
 };
@@ -280,7 +308,8 @@ const against = (title, rows, axis, path, look, extra = []) => {
   if (!there.length) return null;
   if (!axis) return bars(title, there.map(r => ({name: r.label, value: at(r, path),
     text: said(unit, at(r, path)) + (r.pareto ? ' *' : ''), hint: figure(path).meaning,
-    color: r.offline ? 'var(--bound)' : `var(--c${look(r.label).number % 8})`})));
+    color: r.offline ? 'var(--bound)' : `var(--c${look(r.label).number % 8})`})),
+    v => said(unit, v), unit === 'share of 1' ? 1 : undefined);
   const series = new Map();
   for (const r of there) {
     const name = axis.name(r);
@@ -308,11 +337,11 @@ const optimum = (rows, axis) => {
   const known = rows.filter(r => r.opt_misses != null);
   const points = new Map(known.map(r => [axis.of(r) + ' ' + r.opt_misses,
     [axis.of(r), 100 * r.opt_misses / r.experts.requested]]));
-  return known.length ? [{name: 'optimum', look: {number: 0, bound: true}, markers: false,
+  return known.length ? [{name: 'optimum', look: {mark: true, dash: [6, 3]}, markers: false,
     points: [...points.values()]}] : [];
 };
 // What lies undominated in memory, speed and quality, as rings on the lines.
-const rings = (rows, axis) => [{name: 'nothing beats', dots: true, ring: true, look: {number: 1},
+const rings = (rows, axis) => [{name: 'nothing beats', dots: true, ring: true, look: {mark: true, dash: []},
   points: rows.filter(r => r.pareto).map(r => [axis.of(r), r.tpot_ms.mean])}];
 
 const machine_chapters = rows => {
@@ -327,7 +356,7 @@ const machine_chapters = rows => {
     return against(p || 'no profile', on(p), axis, 'tpot_ms.mean', look, axis ? rings(on(p), axis) : []);
   })));
   of_groups('Where the time goes', 'Hover over a part.', rows.filter(r => r.causes), cause_keys(rows.map(r => r.causes)),
-    (shown, group) => bars(group, cause_rows(shown.map(r => ({name: r.label, causes: r.causes})))));
+    (shown, group) => bars(group, cause_rows(shown.map(r => ({name: r.label, causes: r.causes}))), v => said('ms', v)));
   help_chapter(rows.filter(r => r.what_if));
   const first = on(profiles[0]), axis = axes_of(first)[0];
   const missed = first.map(r => ({...r, experts: {...r.experts,
@@ -350,11 +379,11 @@ const help_chapter = rows => {
   const change = w => (w.saved > 0 ? '-' : '+') + said('share of 1', Math.abs(w.saved));
   const more = +(100 * (asked.factor - 1)).toPrecision(3);
   const note = `${figure(asked.metric + '.mean').label.replace(' ms', '')} with ${more} % more of one resource: ` +
-    'the same run, once for each.';
+    `the same run, once for each. What takes all of the time saves ${said('share of 1', 1 - 1 / asked.factor)}.`;
   chapter('What would help', note, rows.length === 1
     ? bars(rows[0].profile, asked.rows.filter(w => w.saved != null)
       .sort((a, b) => b.saved - a.saved).map(w => ({name: w.words, value: Math.max(0, w.saved),
-        text: change(w) + ', ' + said('ms', w.value)})))
+        text: change(w) + ', ' + said('ms', w.value)})), v => said('share of 1', v), 1 - 1 / asked.factor)
     : table([{heading: 'run', key: true, of: r => r.label}, ...resources.map(words => ({heading: words,
       of: r => { const w = found(r, words); return w ? change(w) : '-'; }}))], rows));
 };
@@ -399,7 +428,8 @@ const layer_maps = rows => {
   redraw = of_groups('Layers', 'From the first layer to the last.', there, box, (shown, group) => {
     const words = figure('layers.*.' + paths[what]);
     return heat(`${words.label}, ${group}`, shown.map(r => ({name: r.label,
-      values: r.layers.map(l => l[paths[what]] || 0)})), words.unit, i => 'layer ' + i);
+      values: r.layers.map(l => l[paths[what]] || 0)})), words.unit, 'run', i => 'layer ' + i,
+      ...(words.unit === 'share of 1' ? [0, 1] : []));
   });
 };
 
@@ -448,7 +478,7 @@ const cluster_chapters = rows => {
         const {sum, parts} = parts_of(whole);
         return {name: h.name, value: h.latency_ms.mean, text: `${said('ms', h.latency_ms.mean)}, local ` +
           said('share of 1', h.local_ratio), parts: sum > 0 ? parts : undefined};
-      })))));
+      }), v => said('ms', v)))));
   chapter('Links', 'Bytes; the second part of a bar is migration. ' + note, grid(shown.map(r =>
     bars(name(r), [...of(r).links].sort((a, b) => b.activation_bytes + b.migration_bytes -
       a.activation_bytes - a.migration_bytes).slice(0, 24).map(l => {
@@ -457,12 +487,12 @@ const cluster_chapters = rows => {
         said('share of 1', l.utilisation), parts: [{share: l.activation_bytes / sum, color: 'var(--c0)',
         hint: 'activations ' + said('bytes', l.activation_bytes)}, {share: l.migration_bytes / sum,
         color: 'var(--c1)', hint: 'migration ' + said('bytes', l.migration_bytes)}]};
-    })))));
+    }), v => said('bytes', v)))));
   chapter('Placement', 'Copies of each layer\'s experts that each server holds at the end, over the ' +
     'layer\'s experts. ' + note, shown.filter(r => of(r).servers_layers.length * of(r).layers_experts.length <
     24000).map(r => heat(name(r), of(r).servers_layers.map((held, s) => ({name: server_names(of(r))[s],
     values: held.map((n, l) => n / Math.max(1, of(r).layers_experts[l]))})), 'share of 1',
-    layer_names(of(r)), 0, 1)));
+    'server', layer_names(of(r)), 0, 1)));
 };
 const server_names = of => {
   const names = distinct(of.devices.map(d => d.name.replace(/\.gpu\d+$/, '')));
@@ -523,21 +553,21 @@ kinds.placement = d => {
   for (const r of made) look(r.policy);
   const keys = Object.keys((d.results[0] || {}).settings || {});
   const swept = keys.length === 1 && made.every(r => isFinite(Number(r.settings[keys[0]])));
-  const label = r => [r.policy, ...keys.map(k => k.split('.').at(-1) + ' ' + r.settings[k])].join(', ');
-  const draw = (title, y, of, text) => {
+  const label = r => [r.policy, ...keys.map(k => k.split('.').at(-1) + ' ' + r.settings[k])].join(' + ');
+  const draw = (title, y, of, text, whole) => {
     if (!swept) return bars(title, made.map(r => ({name: label(r), value: of(r), text: text(of(r)),
-      color: `var(--c${look(r.policy).number % 8})`})));
+      color: `var(--c${look(r.policy).number % 8})`})), text, whole);
     return lines(title, keys[0], y, distinct(made.map(r => r.policy)).map(name => ({name, look: look(name),
       points: made.filter(r => r.policy === name).map(r => [Number(r.settings[keys[0]]), of(r)])})));
   };
   chapter('Latency', 'What the latency model predicts. Lower is better.', grid(
     draw('Latency', 'ms a token', r => r.latency_ms, v => said('ms', v)),
-    draw('Local calls', '% of expert calls', r => 100 * r.local_ratio, v => v.toFixed(1) + ' %')));
+    draw('Local calls', '% of expert calls', r => 100 * r.local_ratio, v => v.toFixed(1) + ' %', 100)));
   let cells = 0;
   chapter('Placement', 'Which share of each layer\'s experts each server holds.', made.filter(r =>
     (cells += r.layer_shares.length * (r.layer_shares[0] || []).length) <= 24000 || r === made[0]).map(r =>
     heat(label(r), r.layer_shares.map((values, s) => ({name: d.servers[s], values})), 'share of 1',
-      layer_names({models_layers: d.models_layers}), 0, 1)));
+      'server', layer_names({models_layers: d.models_layers}), 0, 1)));
   chapter('Results', null, table([{heading: 'policy', key: true, of: r => r.policy},
     ...keys.map(k => ({heading: k.split('.').at(-1), key: true, of: r => String(r.settings[k])})),
     {heading: 'latency', of: r => r.latency_ms == null ? (r.failed ? 'FAILED' : 'no plan') : said('ms', r.latency_ms)},
@@ -550,13 +580,13 @@ kinds.placement = d => {
 
 kinds.frontier = d => {
   const x = d.params[0].name, y = d.targets[0].metric, look = looks();
-  const others = s => d.params.slice(1).map(p => s.values[p.name]).join(', ') || y;
+  const others = s => d.params.slice(1).map(p => s.values[p.name]).join(' + ') || y;
   const good = d.samples.filter(s => s.fits && s.figures[y] != null);
   const point = s => [s.values[x], s.figures[y]];
   chapter('What nothing beats', 'Each point is a run; values that do not fit are left out.', lines(
     y + ' against ' + x, x, y, [...distinct(good.map(others)).map(name => ({name, look: look(name),
       points: good.filter(s => others(s) === name).map(point)})),
-      {name: 'nothing beats', dots: true, ring: true, look: {number: 1}, points: d.frontier.map(point)}]));
+      {name: 'nothing beats', dots: true, ring: true, look: {mark: true, dash: []}, points: d.frontier.map(point)}]));
   chapter('Runs', null, table([...d.params.map(p => ({heading: p.name, key: true, of: s => String(s.values[p.name])})),
     {heading: y, of: s => said('', s.figures[y])}, {heading: 'fits', of: s => s.fits ? 'yes' : 'no'}], d.samples));
 };
@@ -565,13 +595,13 @@ kinds.validation = d => {
   const there = d.rows.filter(r => r.emulated_ms != null);
   const classes = distinct(there.map(r => r.class)), xs = there.map(r => r.published_ms).sort((a, b) => a - b);
   const ends = [xs[0], xs.at(-1)];
-  const side = (name, factor) => ({name, look: {number: 0, bound: true}, markers: false,
+  const side = (name, factor, dash) => ({name, look: {bound: true, dash}, markers: false,
     points: ends.map(v => [v, factor * v])});
   chapter('Published against emulated', 'Times of every row that is emulated; grey: equal, and a quarter ' +
     'more and less.', xs.length ? lines('every row that is emulated', 'published, ms', 'emulated, ms',
     [...classes.map((name, number) => ({name, look: {number}, dots: true, points: there.filter(r =>
-      r.class === name).map(r => [r.published_ms, r.emulated_ms])})), side('equal', 1),
-    side('a quarter more', 1.25), side('a quarter less', .8)], {log: true}) : null);
+      r.class === name).map(r => [r.published_ms, r.emulated_ms])})), side('equal', 1, []),
+    side('a quarter more', 1.25, [8, 4]), side('a quarter less', .8, [2, 3])], {log: true}) : null);
   for (const [heading, rows] of d.tables) chapter(heading, null, table(rows[0].map((name, i) =>
     ({heading: name, key: i === 0, text: rows.slice(1).some(r => /^[a-z]/i.test(r[i])),
       of: r => String(r[i])})), rows.slice(1)));

@@ -10,8 +10,8 @@
 // servers), and what time is left goes into disturbing the best one and improving it again. Where
 // millions of sets are known, all that is done on a sample of them first. In the end the best one
 // is compared with all that it started from, by the exact latency: it is never worse than a plan
-// of another policy, unless that takes minutes to make of the sets: then the others are told of
-// frequencies alone. A plan in force is only left for a better one. bound.hpp gives the bound,
+// of another policy, as far as `effort` goes and unless that takes minutes to make of the sets: then
+// the others are told of frequencies alone. A plan in force is only left for a better one. bound.hpp gives the bound,
 // where layers are small layer_bound.hpp a tighter one.
 //
 // Facts: objective_s latency of a token, bound_s what no plan can fall below (objective "latency"),
@@ -64,8 +64,8 @@ public:
         moorage::real("move_cost_s", 0, 0, 1e9,
                       "seconds that moving a byte costs; 0: what writing it into the device takes"),
         moorage::integer("effort", 40'000'000, 0, 4'000'000'000,
-                         "steps of evaluation (a layer's set of experts looked at) after which "
-                         "improving stops; about 10 to 30 ns each"),
+                         "steps of evaluation (a layer's set of experts looked at) that all of the "
+                         "search may take, about 10 to 30 ns each; 0: the plan that it starts from"),
         moorage::integer("kicks", 300, 0, 600,
                          "disturbances in a row that may bring nothing before it stops"),
     };
@@ -95,12 +95,14 @@ public:
             [&](uint32_t, double, std::span<const uint32_t> of) { members += of.size(); });
         moorage_demand told = demand;
         if (greedy_times(model, members) > greedy_times_most) told.calls = 0;
-        if (members > members_most) {
+        if (members > members_most && effort_ > 0) {
             planning sample =
                 planned(model, time, static_cast<uint32_t>(members / (members_most / 2)));
+            sample.steps_max = effort_ / 2;
             start(sample, told, current);
             if (!sample.best.empty()) disturb(sample);
             run.hint = sample.best;
+            run.of.add_work(sample.of.work());
         }
         start(run, told, current);
         if (run.best.empty()) fail(cluster, demand);
@@ -149,6 +151,14 @@ private:
         double best_cost = moorage::joint::infinity;
         uint32_t best_start = 0;
         std::vector<start_plan> starts = {};
+        uint64_t steps_max = 0;  // of evaluation
+
+        // What is left beside the looks at each start that are still to come: one more where costs
+        // have changed, and one at the exact cost.
+        uint64_t search_max(size_t start_count) const {
+            const uint64_t reserved = (2 * start_count + 2) * of.evaluation();
+            return steps_max - std::min(steps_max, reserved);
+        }
     };
 
     static constexpr uint32_t starts_max = 8;  // that are improved
@@ -187,7 +197,13 @@ private:
                 {model, time, bounded(), cover, stride},
                 cover,
                 objective_ == "both",
-                stride > 1};
+                stride > 1,
+                /*hint=*/{},
+                /*best=*/{},
+                moorage::joint::infinity,
+                /*best_start=*/0,
+                /*starts=*/{},
+                effort_};
     }
     cost_weights weights() const {
         if (remote_) return {1e-9, 1, load_weight_};
@@ -234,23 +250,34 @@ private:
     void start(planning &run, const moorage_demand &told, std::span<const moorage_copy> current) {
         std::vector<start_plan> all;
         state &of = run.of;
-        search moves(of, run.cover, effort_, 1);
+        search moves(of, run.cover, UINT64_MAX, 1);  // the first plan, whatever it takes
         const auto take = [&](uint32_t number, bool valid) {
             of.forget();
             of.settle();
-            if (valid) all.push_back({of.placement(), of.total(), number});
+            if (!valid) return;
+            all.push_back({of.placement(), of.total(), number});
+            moves.set_limit(run.search_max(all.size()));
         };
+        const auto goes_on = [&] {
+            return all.empty() || of.work() + of.evaluation() <= run.search_max(all.size() + 1);
+        };
+        if (!run.hint.empty()) {
+            of.restore(run.hint);
+            take(8, true);
+        }
         for (const bool first : {false, true}) {
-            if (!first && of.sweep() > effort_) continue;  // too much to cover
+            if (!goes_on()) break;
+            if (!first && of.sweep() > run.steps_max) continue;  // too much to cover
             of.begin_empty();
             moves.by_calls(first);
             take(first ? 2 : 1, moves.cover());
         }
         starts others(host_, run.model.cluster(), told);
-        others.prism([&](std::span<const moorage_copy> copies) {
-            put(of, copies);
-            take(6, true);
-        });
+        if (run.both || goes_on())
+            others.prism([&](std::span<const moorage_copy> copies) {
+                put(of, copies);
+                take(6, true);
+            });
         if (run.both) limit(of, all);
         if (!current.empty()) {
             price_moves(run, current);
@@ -259,26 +286,27 @@ private:
         }
         uint32_t number = 10;
         if (!run.sampled)
-            others.each([&](std::span<const moorage_copy> copies) {
-                put(of, copies);
-                take(number++, true);
-            });
-        if (!run.hint.empty()) {
-            of.restore(run.hint);
-            take(8, true);
-        } else if (!run.cover) {
+            others.each(
+                [&](std::span<const moorage_copy> copies) {
+                    put(of, copies);
+                    take(number++, true);
+                },
+                goes_on);
+        if (run.hint.empty() && !run.cover && goes_on()) {
             of.clear();
             moves.fill();
             take(3, true);
+        }
+        if (run.hint.empty() && !run.cover && goes_on()) {
             of.clear();
             moves.pack_all();
             take(7, true);
         }
-        if (run.hint.empty()) relax(run, moves, all, take);
+        if (run.hint.empty() && goes_on()) relax(run, moves, all, take);
         // The cost may have changed since. Sets are remembered, with what was looked at before.
         const bool changed = run.both || !current.empty() || of.uses() != 0;
         for (start_plan &each : all) {
-            if (!changed) break;
+            if (!changed || all.size() == 1) break;
             of.restore(each.placement);
             of.settle();
             each.cost = of.total();
@@ -296,6 +324,7 @@ private:
         run.of.settle();
         run.best_cost = run.of.total();
         for (const start_plan &each : run.starts) {
+            if (run.starts.size() == 1) break;
             run.of.restore(each.placement);
             run.of.settle();
             if (run.of.total() >= run.best_cost) continue;
@@ -324,6 +353,7 @@ private:
             if (part > 0 && !run.both) continue;
             cost_weights priced = bounded();
             priced.remote_s += part * rate_s;
+            if (moves.spent()) return;
             run.bound.weigh(priced);
             run.bound.ascend(priced.latency * latency_s + priced.remote_s * remote,
                              !run.bound.enumerated() ? 20
@@ -347,7 +377,7 @@ private:
     template <class Take>
     void all_of(planning &run, search &moves, Take take) {
         state &of = run.of;
-        if (of.sweep() * 8 > effort_) return;
+        if (of.sweep() * 8 > run.steps_max || moves.spent()) return;
         of.clear();
         moves.put_everywhere();
         const bool valid = moves.shrink() && moves.cover();
@@ -391,10 +421,12 @@ private:
     void disturb(planning &run) {
         // Of many servers a try takes long, and leaves something to gain all the same.
         const bool quick = run.bound.enumerated() || run.bound.steps() >= 20;
-        if (quick && !remote_ && !run.both && !run.of.batched() && run.of.uses() * 50 < effort_)
+        search moves(run.of, run.cover, run.search_max(run.starts.size()), 2);
+        if (moves.spent()) return;
+        if (quick && !remote_ && !run.both && !run.of.batched() &&
+            run.of.uses() * 50 < run.steps_max)
             run.bound.ascend(run.best_cost, 20);
         if (proven(run)) return;
-        search moves(run.of, run.cover, effort_, 2);
         run.of.restore(run.best);
         for (uint64_t fruitless = 0; fruitless < kicks_ && !moves.spent(); ++fruitless) {
             bool better = moves.kick();

@@ -72,11 +72,11 @@ inline void search::fill() {
             if (rank > 0) queue.push({rank, x, n});
         }
     };
-    for (uint32_t x = 0; x < of_.experts(); ++x) offer(x);
+    for (uint32_t x = 0; x < of_.experts() && !spent(); ++x) offer(x);
     // Gains of experts that are chosen together with a new one rise; they are asked for anew as
     // long as that takes a moderate time.
     const uint64_t refresh_max = of_.work() + std::min<uint64_t>(work_left() / 4, 20'000'000);
-    while (!queue.empty()) {
+    while (!queue.empty() && !spent()) {
         const candidate top = queue.top();
         queue.pop();
         if (top.rank != latest[size_t{top.x} * servers + top.n] || of_.at(top.x, top.n) != none)
@@ -137,7 +137,7 @@ inline void search::by_calls(bool first) {
 // ---- knapsacks -------------------------------------------------------------------------------
 
 inline void search::pack_all() {
-    for (uint32_t d = 0; d < cluster().devices; ++d) repack(d);
+    for (uint32_t d = 0; d < cluster().devices && !spent(); ++d) repack(d);
 }
 
 // The device is emptied and filled again by the knapsack of what each expert saves there as the
@@ -189,6 +189,7 @@ inline bool search::cover() {
                      [this](uint32_t a, uint32_t b) { return of_.bytes(a) > of_.bytes(b); });
     for (std::vector<item> &each : losses_) each.clear();
     for (const uint32_t x : open) {
+        if (spent()) return false;
         uint32_t best = none;
         double least = infinity;
         ask_servers(x);  // nobody has it
@@ -266,7 +267,7 @@ inline bool search::shrink() {
         more = false;
         for (uint32_t d = 0; d < cluster().devices; ++d) {
             if (of_.free(d) >= 0) continue;
-            if (!shrink(d)) return false;
+            if (spent() || !shrink(d)) return false;
             more = true;
         }
     }

@@ -32,19 +32,20 @@ public:
           demand_(demand),
           copies_(size_t{demand.host_model_first[demand.models]} * cluster.devices) {}
 
-    // Calls `take(copies)` with every plan that there is; policies that refuse have none.
-    template <class Take>
-    void each(Take take) {
-        plan<policies::slim_greedy>(take, {});
-        plan<policies::slim_greedy>(take, {{"per_byte", number(0)}});
-        plan<policies::slim_maxconv>(take, {});
-        plan<policies::slim_dp>(take, {});
-        plan<policies::lfu>(take, {});
-        plan<policies::ushape>(take, {});
-        plan<policies::uniform>(take, {});
-        plan<policies::smartmoe>(take, {});
-        plan<policies::eplb>(take, {});
-        plan<policies::eplb>(take, {{"leftover", text("fill")}});
+    // Calls `take(copies)` with every plan that there is, as long as `goes_on()`; policies that
+    // refuse have none.
+    template <class Take, class GoesOn>
+    void each(Take take, GoesOn goes_on) {
+        if (goes_on()) plan<policies::slim_greedy>(take, {});
+        if (goes_on()) plan<policies::slim_greedy>(take, {{"per_byte", number(0)}});
+        if (goes_on()) plan<policies::slim_maxconv>(take, {});
+        if (goes_on()) plan<policies::slim_dp>(take, {});
+        if (goes_on()) plan<policies::lfu>(take, {});
+        if (goes_on()) plan<policies::ushape>(take, {});
+        if (goes_on()) plan<policies::uniform>(take, {});
+        if (goes_on()) plan<policies::smartmoe>(take, {});
+        if (goes_on()) plan<policies::eplb>(take, {});
+        if (goes_on()) plan<policies::eplb>(take, {{"leftover", text("fill")}});
     }
     // Prism's alone, which the objective "both" refers to.
     template <class Take>

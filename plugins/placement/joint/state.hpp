@@ -129,6 +129,10 @@ public:
 
     // Steps of evaluation so far: what limits are counted in.
     uint64_t work() const { return work_; }
+    // Steps that were taken elsewhere for the same plan.
+    void add_work(uint64_t steps) { work_ += steps; }
+    // What a placement costs, anew: once to empty it and once to look at all.
+    uint64_t evaluation() const { return 2 * refresh_work(); }
     // About what it takes to ask for the change of every expert on every server.
     uint64_t sweep() const {
         return servers_ * (use_.size() + uint64_t{experts_} * (4 + entries_ / 8));

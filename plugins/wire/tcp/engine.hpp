@@ -11,6 +11,7 @@
 
 #include "../handshake_limits.hpp"
 #include "dial.hpp"
+#include "lobby.hpp"
 
 namespace tcp_wire {
 
@@ -33,7 +34,7 @@ struct watch final : worker {
     asio::steady_timer timer;
 };
 
-class engine final : public exchange {
+class engine final : public exchange, public reception {
 public:
     // Throws std::invalid_argument where limits or certificates cannot be used.
     engine(const settings &set, const moorage_wire_limits &limits)
@@ -41,6 +42,7 @@ public:
         check(limits);
         desk_.set = set, desk_.limits = limits;
         if (set.tls) desk_.tls.emplace(set.certificate, set.key, set.ca, set.revoked);
+        lobby_ = std::make_shared<lobby>(desk_, *this, beginnings_, places_of(limits));
         watch_silence();
     }
     ~engine() override {
@@ -51,6 +53,7 @@ public:
             if (auto *b = std::get_if<std::shared_ptr<dial>>(&one)) (*b)->drop();
             if (auto *c = std::get_if<std::shared_ptr<listener>>(&one)) shut(**c);
         });
+        lobby_->close();
         for (const auto &one : handshakes_) one->drop();
         desk_.lent.each([](block *&one) { inbox::release(one); });
         desk_.short_of_memory.clear();
@@ -100,7 +103,30 @@ public:
     void gave_up(dial &, int32_t reason, std::string words) override;
     lookups &names() override { return names_; }
 
+    // From the lobby.
+    std::string refuses() override { return beginnings_.refuses(open_ + handshakes_.size()); }
+    bool make_place() override;
+    size_t under_way(const network &home) override {
+        return static_cast<size_t>(
+            std::count_if(handshakes_.begin(), handshakes_.end(),
+                          [&](const handshake &one) { return one.home == home; }));
+    }
+    void receive(visitor &who) override;
+    void turned_away(visitor &who, int32_t reason, std::string words) override {
+        failure unknown;
+        const tcp::endpoint peer = who.socket.remote_endpoint(unknown);
+        desk_.events.turned_away(who.listener, reason, unknown ? "" : text_of(peer),
+                                 std::move(words));
+    }
+
 private:
+    // A handshake that has heard nothing for so long may give way to who waits for its place.
+    static constexpr std::chrono::milliseconds stall_time{100};
+    static constexpr std::chrono::milliseconds turn_time{20};
+    // Visitors are cheaper than handshakes, so there may be more of them.
+    static size_t places_of(const moorage_wire_limits &limits) {
+        return std::min<size_t>(size_t{8} * limits.handshakes_max, 1024);
+    }
     using entry = std::variant<std::monostate, std::shared_ptr<session>, std::shared_ptr<dial>,
                                std::shared_ptr<listener>>;
 
@@ -117,7 +143,6 @@ private:
     void accept(const std::shared_ptr<listener> &at);
     void take(const std::shared_ptr<listener> &at);
     void pause(const std::shared_ptr<listener> &at);
-    void welcome(listener &at, tcp::socket socket);
     void tell_connected(int32_t kind, uint64_t listener, int32_t channel, session &one,
                         uint64_t send_bytes_max);
     void tell_closed(uint64_t number, int32_t reason, std::string words);
@@ -137,11 +162,13 @@ private:
     struct handshake {
         std::shared_ptr<session> with;
         uint64_t listener;
+        network home;
         session *operator->() const { return with.get(); }
     };
     std::vector<handshake> handshakes_;  // of others, under way
     size_t open_ = 0;                    // connections and dials, without listeners
     wire::handshake_limits beginnings_;
+    std::shared_ptr<lobby> lobby_;
     bool resumed_ = false;  // memory was released that connections wait for
     std::atomic<bool> woken_{false};
 };
@@ -241,9 +268,13 @@ inline void engine::close(uint64_t number, bool at_once) {
     }
 }
 
-// Does what can be done without waiting. True: there is something to tell of.
+// Does what can be done without waiting, with a bound: who connects without end keeps nobody from
+// being told, and a call of the host returns in time, whatever a handshake costs. True: there is
+// something to tell of.
 inline bool engine::turn() {
-    desk_.io.poll();
+    const auto end = std::chrono::steady_clock::now() + turn_time;
+    for (int handlers = 0; handlers < 256 && desk_.io.poll_one() != 0; ++handlers)
+        if (std::chrono::steady_clock::now() > end) break;
     desk_.short_of_memory.settle();
     return !desk_.events.empty() || woken_.exchange(false);
 }
@@ -265,85 +296,6 @@ inline void engine::move(uint64_t wait_ns) {
         desk_.io.run_one_until(again ? std::min(end, now + std::chrono::milliseconds(10)) : end);
         if (turn()) return;
     }
-}
-
-inline void engine::accept(const std::shared_ptr<listener> &at) {
-    at->acceptor.async_wait(tcp::acceptor::wait_read, [this, at](failure stopped) {
-        if (stopped || !at->acceptor.is_open()) return;
-        desk_.short_of_memory.guard(at, [&] { take(at); });
-    });
-}
-
-// One that has connected, and waits for the next.
-inline void engine::take(const std::shared_ptr<listener> &at) {
-    failure refused;
-    tcp::socket socket(desk_.io);
-    at->acceptor.accept(socket, refused);
-    if (refused && refused != asio::error::would_block && refused != asio::error::try_again &&
-        refused != asio::error::connection_aborted) {  // such as no file descriptors left
-        desk_.events.turned_away(at->number, MOORAGE_WIRE_TOO_MANY, "",
-                                 "cannot accept: " + refused.message());
-        return pause(at);
-    }
-    if (!refused) welcome(*at, std::move(socket));
-    accept(at);
-}
-
-// Nobody is accepted for a tenth of a second.
-inline void engine::pause(const std::shared_ptr<listener> &at) {
-    at->pause.expires_after(std::chrono::milliseconds(100));
-    at->pause.async_wait([this, at](failure stopped) {
-        if (stopped || !at->acceptor.is_open()) return;
-        desk_.short_of_memory.guard(at, [&] { accept(at); });
-    });
-}
-
-inline void listener::out_of_memory() {
-    if (!acceptor.is_open()) return of.close(number, /*at_once=*/true);
-    of.desk_.events.turned_away(number, MOORAGE_WIRE_TOO_MANY, "", "no memory");
-    of.accept(shared_from_this());
-}
-
-inline void engine::welcome(listener &at, tcp::socket socket) {
-    failure ignored;
-    if (const std::string why = beginnings_.refuses(open_, handshakes_.size()); !why.empty()) {
-        const std::string peer = text_of(socket.remote_endpoint(ignored));
-        if (!desk_.tls) {
-            outbox words;
-            stream to(socket.native_handle());
-            words.add(frame::goodbye, written_goodbye(MOORAGE_WIRE_TOO_MANY, why));
-            socket.non_blocking(true, ignored);
-            words.write(to, [](uint64_t) {});
-        }
-        return desk_.events.turned_away(at.number, MOORAGE_WIRE_TOO_MANY, peer, why);
-    }
-    const auto made = std::make_shared<session>(desk_, std::move(socket), /*client=*/false, *this);
-    handshakes_.push_back({made, at.number});
-    made->guard([&] { made->begin(duration_of(desk_.limits.connect_ns)); });
-}
-
-inline void engine::greeted(session &one, const hello &said) {
-    const auto at = std::find_if(handshakes_.begin(), handshakes_.end(),
-                                 [&](const handshake &h) { return h.with.get() == &one; });
-    const uint64_t number = entries_.add(at->with);
-    const handshake kept = *at;
-    handshakes_.erase(at);
-    ++open_;
-    const uint64_t bytes =
-        std::min(said.message_bytes_max, desk_.limits.message_bytes_max[said.channel]);
-    one.open(number, bytes, said.channel, *this);
-    one.hush();
-    tell_connected(MOORAGE_WIRE_ACCEPTED, kept.listener, said.channel, one, bytes);
-    one.hush(false);
-    one.write_hello(said.channel);
-}
-
-inline void engine::failed(session &one, int32_t reason, const std::string &words) {
-    const auto at = std::find_if(handshakes_.begin(), handshakes_.end(),
-                                 [&](const handshake &h) { return h.with.get() == &one; });
-    if (at == handshakes_.end()) return;
-    desk_.events.turned_away(at->listener, reason, one.peer(), words);
-    handshakes_.erase(at);
 }
 
 inline void engine::connected(dial &by, const std::shared_ptr<session> &one,
@@ -397,3 +349,5 @@ inline void engine::look_for_silence() {
 }
 
 }  // namespace tcp_wire
+
+#include "accepting.inl"

@@ -49,6 +49,8 @@ public:
     bool secure() const { return stream_.secure(); }
     // Agreed on TLS, and waits to be told to greet.
     bool is_ready() const { return ready_ && state_ == state::securing; }
+    // When the peer last said something, or this began; until it is open.
+    std::chrono::steady_clock::time_point heard() const { return heard_; }
 
     // Agrees on TLS, where there is any. Ends by itself if it is not open in time.
     void begin(std::chrono::nanoseconds time) {
@@ -159,6 +161,7 @@ private:
     asio::steady_timer timer_;
     keeper *keeper_;  // null: it has come to nothing
     silence_watch silence_;
+    std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
     std::string peer_, identity_;
     state state_ = state::securing;
     uint64_t number_ = 0, send_bytes_max_ = 0, receive_bytes_max_ = 0;

@@ -24,6 +24,7 @@ inline void session::wait_to_write() {
 }
 
 inline void session::shake_hands() {
+    heard_ = std::chrono::steady_clock::now();
     const progress made = stream_.handshake();
     switch (made.what) {
         case moved::done:
@@ -75,6 +76,7 @@ inline bool session::read_some() {
     if (made.what == moved::wants_read) return wait_to_read(), false;
     if (made.what == moved::wants_write) return wait_to_write(), false;
     if (made.what != moved::done) return lost(made), false;
+    if (state_ < state::open) heard_ = std::chrono::steady_clock::now();
     const auto seen = inbox_.got(
         made.bytes, [this](const head &h) { return allowed(h); },
         [this](const arrived &one) { return take(one); });

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <clocale>
 #include <csignal>
+#include <cstdio>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -66,6 +68,29 @@ inline void die_of_want() {
     for (size_t bytes = 1 << 20;; bytes *= 2) kept = new char[bytes];
 }
 
+// A thread that goes on after the call, and does it a little later.
+inline void later(void (*deed)()) {
+    std::thread([deed] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        deed();
+    }).detach();
+}
+inline void hang() {
+    while (zero == 0) continue;
+}
+// Stops as a traced process does: whoever waits for it is told of a stop.
+inline void stop_traced() {
+    ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    raise(SIGSTOP);
+}
+inline void print_much() {
+    std::printf("{\"this\": \"is no report\"}\n");
+    std::fflush(stdout);
+    const std::string_view text = "nor is this\n";
+    zero = write(STDOUT_FILENO, text.data(), text.size()) < 0;
+    zero = 0;
+}
+
 struct deed {
     std::string_view name;
     void (*act)();
@@ -114,12 +139,32 @@ inline const deed ends[] = {
      [] {
          for (;;) raise(SIGSTOP);
      }},
+    {"stop_traced", stop_traced},
     {"deadlock",
      [] {
          std::mutex one;
          one.lock();
          one.lock();
      }},
+};
+
+// Come back, and leave something behind.
+inline const deed left_behind[] = {
+    {"later_write_null", [] { later([] { *nowhere = 1; }); }},
+    {"later_throw", [] { later([] { throw std::runtime_error("a thread throws"); }); }},
+    {"later_exit", [] { later([] { std::exit(0); }); }},
+    {"later__exit", [] { later([] { _exit(0); }); }},
+    {"later_stop", [] { later([] { raise(SIGSTOP); }); }},
+    {"at_exit_hang", [] { std::atexit(hang); }},
+    {"at_exit_die", [] { std::atexit([] { *nowhere = 1; }); }},
+    {"at_exit__exit", [] { std::atexit([] { _exit(0); }); }},
+    {"fork", [] { zero = fork() < 0; }},
+    {"fork_and_sleep",
+     [] {
+         if (fork() == 0)
+             for (;;) pause();
+     }},
+    {"print", print_much},
 };
 
 // Change the process and come back.
@@ -144,6 +189,8 @@ inline void act(std::string_view name) {
     for (const deed &one : ends)
         if (one.name == name) one.act();
     for (const deed &one : disturbances)
+        if (one.name == name) one.act();
+    for (const deed &one : left_behind)
         if (one.name == name) one.act();
 }
 

@@ -9,8 +9,18 @@ void enter(const char *function) {
     if (!at || !does || std::strcmp(at, function) != 0) return;
     hostile::act(does);
 }
+// Whether what a function hands out is to lie nowhere.
+bool is_wild(const char *function) {
+    const char *wild = std::getenv("HOSTILE_WILD");
+    return wild && std::strcmp(wild, function) == 0;
+}
+template <class Record>
+Record *nowhere() {
+    return reinterpret_cast<Record *>(uintptr_t{0x123456789000});
+}
 const void *find(moorage_plugin *plugin, const char *id) {
     enter("get_interface");
+    if (is_wild("get_interface")) return nowhere<void>();
     return raw::get_interface(plugin, id);
 }
 int32_t init(const moorage_host *) {
@@ -19,6 +29,7 @@ int32_t init(const moorage_host *) {
 }
 const moorage_descriptor *describe(uint32_t) {
     enter("descriptor");
+    if (is_wild("descriptor")) return nowhere<const moorage_descriptor>();
     static const moorage_descriptor the_one = raw::descriptor("door");
     return &the_one;
 }

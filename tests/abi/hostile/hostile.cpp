@@ -12,6 +12,14 @@
 
 namespace {
 
+// What the destructor of a static variable does, HOSTILE_DESTRUCTORS has.
+struct last_act {
+    ~last_act() {
+        const char *deed = std::getenv("HOSTILE_DESTRUCTORS");
+        if (deed) hostile::act(deed);
+    }
+} const last_one;
+
 const bool opened = [] {
     const char *deed = std::getenv("HOSTILE_CONSTRUCTORS");
     if (deed) hostile::act(deed);
@@ -133,7 +141,9 @@ public:
         enter("next");
         for (uint32_t id = 0; id < waiting_.size(); ++id) {
             if (waiting_[id].bytes == 0 || waiting_[id].link != link) continue;
-            out.id = id, out.bytes = std::exchange(waiting_[id].bytes, 0);
+            out.id = id;
+            out.bytes = does_ == "byte_by_byte" ? 1 : waiting_[id].bytes;
+            waiting_[id].bytes -= out.bytes;
             return true;
         }
         return false;

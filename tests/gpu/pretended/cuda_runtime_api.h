@@ -14,8 +14,11 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorPeerAccessUnsupported = 217,
+    cudaErrorUnsupportedPtxVersion = 222,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
@@ -59,7 +62,12 @@ struct dim3 {
 struct cudaDeviceProp {
     char name[256];
     int multiProcessorCount;
+    int major, minor;
     size_t sharedMemPerBlockOptin;
+};
+struct cudaFuncAttributes {
+    int ptxVersion;
+    int binaryVersion;
 };
 
 cudaError_t cudaGetDeviceCount(int *count);
@@ -91,6 +99,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *function);
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribute, int value);
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
                              size_t shared_bytes, cudaStream_t stream);

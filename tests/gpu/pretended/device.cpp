@@ -10,8 +10,11 @@ namespace pretended {
 
 namespace {
 
-constexpr gpu_limits gpus[] = {
-    {"sm_80", 163u << 10}, {"sm_86", 99u << 10}, {"sm_89", 99u << 10}, {"sm_90", 227u << 10}};
+constexpr gpu_limits gpus[] = {{"sm_75", 75, 64u << 10},
+                               {"sm_80", 80, 163u << 10},
+                               {"sm_86", 86, 99u << 10},
+                               {"sm_89", 89, 99u << 10},
+                               {"sm_90", 90, 227u << 10}};
 
 constexpr size_t large_bytes = 4 << 20;
 
@@ -40,6 +43,7 @@ settings from_environment() {
     out.moves = figure("PRETENDED_MOVES", out.moves);
     out.deaf = figure("PRETENDED_DEAF", 0) != 0;
     if (const char *gpu = std::getenv("PRETENDED_GPU")) out.gpu = gpu;
+    out.compiled_for = static_cast<uint32_t>(figure("PRETENDED_COMPILED_FOR", out.compiled_for));
     if (const char *text = std::getenv("PRETENDED_ORDER")) {
         constexpr const char *names[] = {"drawn", "eager", "lazy", "threads"};
         const auto found = std::ranges::find(names, std::string(text));

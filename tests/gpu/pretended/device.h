@@ -19,6 +19,7 @@ namespace pretended {
 // per Compute Capability".
 struct gpu_limits {
     const char *name;
+    uint32_t capability;          // compute capability, major and minor as one
     uint32_t shared_optin_bytes;  // of a block, on request
 };
 // The same for all of them, from the same table.
@@ -75,6 +76,9 @@ public:
     cudaError_t finish();
 
     const gpu_limits &limits() const { return limits_; }
+    uint32_t kernels_compiled_for() const {
+        return how_.compiled_for ? how_.compiled_for : limits_.capability;
+    }
     uint32_t devices() const { return how_.devices; }
     bool peers() const { return how_.peers; }
     // From now on the current device reaches that one's memory.

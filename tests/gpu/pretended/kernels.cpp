@@ -147,6 +147,8 @@ void cuda_device::launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t 
     launch_function(&entry_of<Kernel>, &kernel, {x, y, z, Kernel::threads, shared_bytes});
 }
 
+const void *cuda_device::any_kernel() { return &entry_of<embed_kernel>; }
+
 template class forward<cuda_device>;
 template void launch_nothing(cuda_device &);
 template void launch_product(cuda_device &, const product_item &);

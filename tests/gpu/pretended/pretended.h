@@ -5,7 +5,8 @@
 //   pretended::alive().none()                                      // all was given back
 //
 // PRETENDED_ORDER drawn, eager, lazy or threads; PRETENDED_SEED draws what is left to chance;
-// PRETENDED_GPU sm_80, sm_86, sm_89 or sm_90; PRETENDED_DEVICES how many; PRETENDED_BYTES of
+// PRETENDED_GPU sm_75, sm_80, sm_86, sm_89 or sm_90; PRETENDED_COMPILED_FOR 80 for kernels of sm_80
+// (by default the GPU's); PRETENDED_DEVICES how many; PRETENDED_BYTES of
 // memory; PRETENDED_FAIL CALL:N lets the N-th call of that name fail, CALL:N+ all later ones too;
 // after PRETENDED_MOVES steps all streams hang; PRETENDED_DEAF: no stream waits for another's
 // events (what depends on it must then go wrong); PRETENDED_CLOCK keeps time, see pretended_rates.
@@ -28,6 +29,8 @@ struct settings {
     order how = order::drawn;
     uint32_t seed = 5;
     std::string gpu = "sm_86";
+    // What the program's kernels are compiled for, 80 for sm_80; 0: the GPU's own.
+    uint32_t compiled_for = 0;
     uint64_t memory_bytes = uint64_t{1} << 33;  // of each device
     std::string fail_call{};                    // the name of a call
     uint64_t fail_at = 0;                       // which of them, from 1

@@ -74,6 +74,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int) {
     *out = {};
     std::strcpy(out->name, "pretended GPU");
     out->multiProcessorCount = 4;
+    out->major = static_cast<int>(now().limits().capability / 10);
+    out->minor = static_cast<int>(now().limits().capability % 10);
     out->sharedMemPerBlockOptin = now().limits().shared_optin_bytes;
     return cudaSuccess;
 }
@@ -97,6 +99,8 @@ const char *cudaGetErrorName(cudaError_t code) {
             return "cudaErrorMemoryAllocation";
         case cudaErrorInvalidConfiguration:
             return "cudaErrorInvalidConfiguration";
+        case cudaErrorNoKernelImageForDevice:
+            return "cudaErrorNoKernelImageForDevice";
         case cudaErrorLaunchFailure:
             return "cudaErrorLaunchFailure";
         case cudaErrorStreamCaptureUnsupported:
@@ -180,6 +184,13 @@ cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t begin, cudaEvent_t end)
     return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *) {
+    PRETENDED_CALL();
+    const uint32_t compiled_for = now().kernels_compiled_for();
+    if (compiled_for > now().limits().capability) return cudaErrorNoKernelImageForDevice;
+    *out = {static_cast<int>(compiled_for), static_cast<int>(now().limits().capability)};
+    return cudaSuccess;
+}
 cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute, int value) {
     PRETENDED_CALL();
     return now().allow_shared(kernel_of(function), value);

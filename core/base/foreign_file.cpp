@@ -1,0 +1,75 @@
+// foreign_file.cpp - by the first bytes of each kind.
+#include "core/base/foreign_file.h"
+
+#include <sys/statvfs.h>
+
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+struct packing {
+    std::string_view begin, name, tool;
+};
+constexpr packing packings[] = {{"\x1f\x8b"sv, "gzip", "gunzip"},
+                                {"\x28\xb5\x2f\xfd"sv, "zstd", "unzstd"},
+                                {"\xfd"
+                                 "7zXZ\0"sv,
+                                 "xz", "unxz"},
+                                {"BZh"sv, "bzip2", "bunzip2"},
+                                {"PK\x03\x04"sv, "zip", "unzip"},
+                                {"\x04\x22\x4d\x18"sv, "lz4", "unlz4"}};
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+}
+
+// By its mark, or by the zeros that letters of ASCII have there.
+bool is_utf16(std::string_view text) {
+    if (text.starts_with("\xff\xfe"sv) || text.starts_with("\xfe\xff"sv)) return true;
+    return text.size() >= 4 && ((text[0] != 0 && text[1] == 0 && text[2] != 0 && text[3] == 0) ||
+                                (text[0] == 0 && text[1] != 0 && text[2] == 0 && text[3] != 0));
+}
+
+}  // namespace
+
+std::string foreign_pointer(std::span<const std::byte> begin) {
+    constexpr std::string_view first = "version https://git-lfs.github.com/spec/", size = "\nsize ";
+    const std::string_view text = text_of(begin);
+    if (!text.starts_with(first)) return {};
+    uint64_t bytes = 0;
+    if (const size_t at = text.find(size); at != text.npos)
+        std::from_chars(text.data() + at + size.size(), text.data() + text.size(), bytes);
+    return format(
+        "is a pointer of Git LFS to {} bytes that are not here; git lfs pull fetches "
+        "them",
+        bytes);
+}
+
+std::string foreign_text(std::span<const std::byte> begin) {
+    const std::string_view text = text_of(begin);
+    for (const packing &each : packings)
+        if (text.starts_with(each.begin))
+            return format("is packed by {}; unpack it first, for example with {}", each.name,
+                          each.tool);
+    if (is_utf16(text)) return "is UTF-16; UTF-8 is needed: iconv -f UTF-16 -t UTF-8 writes it";
+    return foreign_pointer(begin);
+}
+
+std::string noexec_text(const std::filesystem::path &file) {
+    struct statvfs about {};
+    if (::statvfs(file.c_str(), &about) != 0 || (about.f_flag & ST_NOEXEC) == 0) return {};
+    return format(
+        "{} is on a file system that is mounted noexec; copy it to another, or mount "
+        "that one with exec",
+        file.string());
+}
+
+}  // namespace moorage::core

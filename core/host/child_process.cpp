@@ -1,0 +1,224 @@
+// child_process.cpp - forks, and the child's side: it takes orders, works, and ends without what
+// policies left for its end.
+#include "core/host/child_process.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "core/host/last_words.h"
+#include "core/host/library.h"
+#include "core/host/threads.h"
+
+// Of the leak sanitizer, where the program has it: it looks at exit, and there is none.
+extern "C" __attribute__((weak)) int __lsan_do_recoverable_leak_check();
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t said_max = 65536;
+
+// Before each part of what a child sends.
+struct frame {
+    enum kind_of_frame : uint64_t { bytes = 0x62797465, end = 0x656e6421 };
+    uint64_t kind, size;
+};
+
+bool write_all(int target, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = write(target, text.data(), text.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return false;
+        text.remove_prefix(static_cast<size_t>(written));
+    }
+    return true;
+}
+
+void write_frame(int target, frame::kind_of_frame kind, std::string_view text) {
+    const frame head{kind, text.size()};
+    if (write_all(target, {reinterpret_cast<const char *>(&head), sizeof(head)}))
+        write_all(target, text);
+}
+
+// Nothing where no more is to be done.
+std::optional<size_t> next_order(int orders) {
+    size_t index = 0;
+    ssize_t got;
+    do got = recv(orders, &index, sizeof(index), MSG_WAITALL);
+    while (got < 0 && errno == EINTR);
+    if (got != sizeof(index)) return std::nullopt;
+    return index;
+}
+
+// Runs in whoever calls exit(): a policy, since the host does not.
+void note_exit() {
+    if (board->done == 0)
+        note_culprit_of(0, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
+}
+
+[[noreturn]] void end_at_once(int code) {
+    std::fflush(nullptr);
+    end_libraries();
+    if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0 && code == 0)
+        code = 23;  // as the sanitizer's own end has it
+    board->exit_code = code;
+    board->done = 1;
+    _exit(code);
+}
+
+void begin_quietly(int said) {
+    setpgid(0, 0);  // so that what a policy starts can be ended with it
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(said, STDERR_FILENO);
+    close(null);
+    close(said);
+}
+
+struct child_ends {
+    int bytes = -1, said = -1, orders = -1;
+};
+
+[[noreturn]] void live(call_board *page, const child_ends &ends, pid_t parent,
+                       const indexed_work &work, const supervision &how) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(EXIT_FAILURE);  // it died before it could be told
+    if (ends.said >= 0) begin_quietly(ends.said);
+    board = page;
+    become_own_process();
+    note_calling_thread();
+    install_last_words();
+    std::atexit(note_exit);
+    const size_t threads = threads_of_process();
+    int code = EXIT_FAILURE;
+    while (const auto index = next_order(ends.orders)) {
+        note_no_step();
+        code = work(*index,
+                    [&](std::string_view text) { write_frame(ends.bytes, frame::bytes, text); });
+        const bool goes_on = how.may_go_on && how.may_go_on() && threads_of_process() == threads;
+        if (!goes_on) break;
+        std::fflush(nullptr);
+        write_frame(ends.bytes, frame::end, {});
+    }
+    end_at_once(code);
+}
+
+// The page begins as this process's own board stands, its owners included.
+std::unique_ptr<call_board, board_unmapping> shared_board() {
+    void *page = mmap(nullptr, sizeof(call_board), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return nullptr;
+    auto *made = new (page) call_board;
+    const uint32_t owners = std::min(board->owner_count.load(), call_board::owners_max);
+    std::copy(board->owners, board->owners + owners, made->owners);
+    made->owner_count = owners;
+    made->call_limit_ms = board->call_limit_ms.load();
+    made->guard = board->guard.load();
+    return std::unique_ptr<call_board, board_unmapping>(made);
+}
+
+// Takes what has come; closes `source` at its end.
+void take(int &source, std::string &target, size_t bytes_max) {
+    char part[16384];
+    while (source >= 0) {
+        const ssize_t got = read(source, part, sizeof(part));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return;
+        if (got <= 0) {
+            close(std::exchange(source, -1));
+            return;
+        }
+        if (target.size() < bytes_max) target.append(part, static_cast<size_t>(got));
+    }
+}
+
+}  // namespace
+
+void board_unmapping::operator()(call_board *page) const { munmap(page, sizeof(call_board)); }
+
+child_process::~child_process() { close_all(); }
+
+void child_process::close_all() {
+    for (int *end : {&handle, &bytes, &said, &orders})
+        if (*end >= 0) close(std::exchange(*end, -1));
+}
+
+std::unique_ptr<child_process> start_child(const indexed_work &work, const supervision &how,
+                                           const child_start &start) {
+    auto child = std::make_unique<child_process>();
+    child->page = shared_board();
+    if (!child->page) return nullptr;
+    int bytes[2] = {-1, -1}, said[2] = {-1, -1}, orders[2] = {-1, -1};
+    const bool made = pipe2(bytes, O_CLOEXEC) == 0 && (!how.quiet || pipe2(said, O_CLOEXEC) == 0) &&
+                      socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, orders) == 0;
+    const int lacking = errno;
+    child->bytes = bytes[0], child->said = said[0], child->orders = orders[0];
+    const child_ends ends{bytes[1], said[1], orders[1]};
+    const auto close_ends = [&](int code) {
+        for (const int end : {ends.bytes, ends.said, ends.orders})
+            if (end >= 0) close(end);
+        errno = code;
+    };
+    if (!made) return close_ends(lacking), nullptr;
+    std::fflush(nullptr);  // or both would write what is buffered
+    const pid_t parent = getpid();
+    child->process = fork();
+    if (child->process == 0) {
+        start.restore_signals();
+        // Else a sibling would not see its orders end with this process's parent.
+        for (const auto &sibling : *start.siblings) sibling->close_all();
+        call_board *page = child->page.release();
+        child->close_all();
+        live(page, ends, parent, work, how);
+    }
+    close_ends(errno);
+    if (child->process < 0) return nullptr;
+    child->handle = static_cast<int>(syscall(SYS_pidfd_open, child->process, 0));
+    for (const int end : {child->bytes, child->said})
+        if (end >= 0) fcntl(end, F_SETFL, O_NONBLOCK);
+    return child;
+}
+
+void order_work(child_process &child, size_t index) {
+    child.index = index;
+    child.sent.clear();
+    child.lived = child.call_stood = child.step_stood = std::chrono::milliseconds{0};
+    static_cast<void>(send(child.orders, &index, sizeof(index), MSG_NOSIGNAL));
+}
+
+bool take_sent(child_process &child) {
+    take(child.bytes, child.received, SIZE_MAX);
+    take(child.said, child.output, said_max);
+    bool ended = false;
+    size_t used = 0;
+    frame head{};
+    while (child.received.size() - used >= sizeof(head)) {
+        std::memcpy(&head, child.received.data() + used, sizeof(head));
+        if (child.received.size() - used - sizeof(head) < head.size) break;
+        child.sent.append(child.received, used + sizeof(head), head.size);
+        used += sizeof(head) + head.size;
+        ended = head.kind == frame::end;
+    }
+    child.received.erase(0, used);
+    return ended;
+}
+
+void send_signal(const child_process &child, int signal, bool group) {
+    if (group) kill(-child.process, signal);
+    kill(child.process, signal);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,79 @@
+// text_ends.h - where the texts end that a model writes: at tokens, or before texts that may span
+// several tokens.
+//
+//   stop_stream shown(&rules->texts);
+//   print(shown.push(piece));            // never a part of a text to stop at
+//   if (shown.has_stopped()) ...         // nothing more comes out
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/config/run_config.h"
+#include "core/model/model.h"
+#include "core/model/tokenizer.h"
+#include "core/source/model_source.h"
+
+namespace moorage::core {
+
+struct text_end_rules {
+    std::vector<int32_t> ids;
+    std::vector<std::string> texts;
+};
+
+// Of [source] stop and the model. A text that is the name of a special token, which no text shows,
+// is that token. Errors: an id beyond the vocabulary, a text that is not UTF-8, texts without a
+// tokenizer.
+result<text_end_rules> end_rules_of(const run_config &config, const model &of,
+                                    const tokenizer *words);
+
+// Hands on a text that comes in pieces, up to the first text to stop at: the one that is complete
+// first, and of those complete at one place the longest. So pieces cut otherwise give the same.
+class stop_stream {
+public:
+    // `stops` is borrowed; none is empty.
+    explicit stop_stream(const std::vector<std::string> *stops) : stops_(stops) {}
+    std::string push(std::string_view piece);  // what cannot be the beginning of a stop
+    std::string finish();                      // what was held back
+    bool has_stopped() const { return has_stopped_; }
+
+private:
+    size_t stop_bytes() const;       // of the longest stop at the end of what is held; 0: none
+    size_t beginning_bytes() const;  // at the end of what is held, of the beginning of a stop
+    const std::vector<std::string> *stops_;
+    std::string held_;
+    bool has_stopped_ = false;
+};
+
+// The text before the first of them.
+std::string cut_at_stop(std::string_view text, const std::vector<std::string> &stops);
+
+// Whether the texts of several requests have come to a stop, as their tokens come.
+class stop_watch {
+public:
+    stop_watch(const tokenizer &words, std::vector<std::string> stops)
+        : words_(words), stops_(std::move(stops)) {}
+    // Sees every token of a request in order.
+    bool ends_text(uint64_t request, int32_t id);
+    void forget(uint64_t request) { texts_.erase(request); }
+    const std::vector<std::string> &stops() const { return stops_; }
+
+private:
+    const tokenizer &words_;
+    const std::vector<std::string> stops_;
+    std::map<uint64_t, std::pair<text_stream, stop_stream>> texts_;
+};
+
+// Lets a source end its texts by end_rules_of(). What comes back has to live as long as the source;
+// null: there are no texts to stop at.
+result<std::unique_ptr<stop_watch>> end_texts(const run_config &config, const model &of,
+                                              const tokenizer *words,
+                                              model_source_options &options);
+
+}  // namespace moorage::core

@@ -1,0 +1,21 @@
+// shared_table.cpp - a policy library without a version script: its tables are the same variable as
+// those of every other library that was written so. Built twice, under two names.
+#include "../bad/raw.hpp"
+
+// As a template of a header gives it; both libraries have it, with other content.
+template <int N>
+struct shared_table {
+    static const moorage_cache *table;
+};
+template <int N>
+const moorage_cache *shared_table<N>::table = &raw::cache;
+
+namespace {
+
+const void *find(moorage_plugin *plugin, const char *id) {
+    return raw::get_interface(plugin, id) ? shared_table<1>::table : nullptr;
+}
+
+}  // namespace
+
+RAW_MODULE(SHARED_NAME, find, {})

@@ -1,0 +1,238 @@
+// model_shards_test.cpp - goal: a directory is read where nothing that a part needs is missing or
+// unclear, and where it is not the error says what lies there. Method: a golden model written in
+// shards, with indices that promise too much or too little, without an index, with tensors of
+// types and keys of config.json that nothing reads, compared with the model as it was.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/model/model.h"
+#include "core/model/segment.h"
+#include "tests/unit/model_files.h"
+
+namespace model_shards_test {
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+std::unique_ptr<model> opened(const std::filesystem::path &directory) {
+    auto made = open_model(directory);
+    INFO((made.ok() ? std::string() : made.failure().text));
+    REQUIRE(made.ok());
+    return std::move(made).value();
+}
+
+std::string refusal(const std::filesystem::path &directory) {
+    const auto made = open_model(directory);
+    REQUIRE_FALSE(made.ok());
+    return made.failure().text;
+}
+
+bool holds(const std::string &text, const std::string &part) {
+    CAPTURE(text);
+    return text.find(part) != std::string::npos;
+}
+
+std::vector<std::byte> image_of(const mlp_weights &expert) {
+    const segment_image image(expert, 0, expert.gate.rows);
+    std::vector<std::byte> bytes(image.bytes());
+    image.copy(0, image.bytes(), bytes.data());
+    return bytes;
+}
+
+void check_same_experts(const model &one, const model &other) {
+    const auto left = experts_of(one), right = experts_of(other);
+    REQUIRE(left.size() == right.size());
+    for (size_t expert = 0; expert < left.size(); ++expert)
+        CHECK(image_of(*left[expert]) == image_of(*right[expert]));
+}
+
+// The weights in so many shards, and their index, which is not written.
+json split_in_shards(const scratch_directory &place, size_t parts) {
+    const raw_file whole = place.read_weights();
+    json index = {{"metadata", json::object()}, {"weight_map", json::object()}};
+    for (size_t part = 0; part < parts; ++part) {
+        const std::string name = format("model-{:05}-of-{:05}.safetensors", part + 1, parts);
+        raw_file shard;
+        for (size_t i = part; i < whole.tensors.size(); i += parts) {
+            shard.tensors.push_back(whole.tensors[i]);
+            index["weight_map"][whole.tensors[i].name] = name;
+        }
+        write_file(place.path() / name, shard.build());
+    }
+    std::filesystem::remove(place.path() / "model.safetensors");
+    return index;
+}
+
+}  // namespace
+
+TEST_CASE("numbered shards without an index are read where all are there") {
+    const scratch_directory place(golden_directory("qwen2_moe"));
+    const auto whole = opened(golden_directory("qwen2_moe"));
+    split_in_shards(place, 3);
+    const auto made = opened(place.path());
+    CHECK(made->file_count() == 3);
+    CHECK(made->sizes().total_bytes == whole->sizes().total_bytes);
+    check_same_experts(*whole, *made);
+    // A tensor in two of them: nothing says which counts.
+    const std::filesystem::path second = place.path() / "model-00002-of-00003.safetensors";
+    const std::string kept = read_file(second);
+    std::filesystem::copy_file(place.path() / "model-00001-of-00003.safetensors", second,
+                               std::filesystem::copy_options::overwrite_existing);
+    CHECK(holds(refusal(place.path()), "00001-of-00003.safetensors, too, and there is no model."));
+    write_file(second, kept);
+    std::filesystem::remove(place.path() / "model-00003-of-00003.safetensors");
+    CHECK(holds(refusal(place.path()), "holds 2 of 3 shards, among them model-00001-of-00003.saf"));
+    CHECK(holds(refusal(place.path()), "number 00003 is missing"));
+}
+
+TEST_CASE("a directory without weights says what lies there") {
+    const scratch_directory place;
+    const auto with = [&](const char *name) {
+        write_file(place.path() / name, std::string("x"));
+        return refusal(place.path());
+    };
+    const std::string nothing = refusal(place.path());
+    CHECK(holds(nothing, "holds neither model.safetensors nor model.safetensors.index.json"));
+    CHECK(holds(nothing, "nor other weights"));
+    CHECK(holds(with("pytorch_model.bin"), "it holds pytorch_model.bin, which have to be conv"));
+    CHECK(holds(with("weights.safetensors"), "it holds weights.safetensors, and the weights are"));
+    CHECK(holds(with("qwen.gguf"),
+                "holds qwen.gguf; name the file: " + (place.path() / "qwen.gguf").string()));
+    // Numbers that no shard has.
+    for (const char *name : {"model-00000-of-00002.safetensors", "model-00003-of-00002.safetensors",
+                             "model-1-of-2.safetensors", "-00001-of-00002.safetensor"})
+        CHECK(holds(with(name), "holds qwen.gguf"));
+    CHECK(holds(with("model-00002-of-00002.safetensors"), "holds 1 of 2 shards"));
+}
+
+TEST_CASE("an index may promise what nothing needs, and leave out what is there") {
+    const scratch_directory place(golden_directory("qwen2_moe"));
+    const auto whole = opened(golden_directory("qwen2_moe"));
+    const json index = split_in_shards(place, 3);
+    const std::filesystem::path file = place.path() / "model.safetensors.index.json";
+    const auto with = [&](auto edit) {
+        json edited = index;
+        edit(edited["weight_map"]);
+        write_file(file, edited.dump());
+        const auto made = open_model(place.path());
+        if (made.ok()) check_same_experts(*whole, **made);
+        return made.ok() ? std::string() : made.failure().text;
+    };
+    const std::string norm = "model.norm.weight";
+    const std::string third = "model-00003-of-00003.safetensors";
+    CHECK(with([](json &) {}).empty());
+    CHECK(with([&](json &map) { map["mtp.fc.weight"] = third; }).empty());
+    CHECK(with([&](json &map) { map["mtp.fc.weight"] = "mtp.safetensors"; }).empty());
+    CHECK(with([&](json &map) { map.erase(norm); }).empty());
+    // What is needed and not where the index says is refused, though another file has it.
+    const std::string other =
+        index["weight_map"][norm] == third ? "model-00001-of-00003.safetensors" : third;
+    CHECK(holds(with([&](json &map) { map[norm] = other; }),
+                norm + " is placed in " + other + ", which does not hold it"));
+    CHECK(holds(with([&](json &map) { map[norm] = "no.safetensors"; }),
+                norm + " is placed in no.safetensors, which is not in this directory"));
+    // Biases that a part looks for without needing them: not to be taken for absent.
+    const std::string bias = "model.layers.1.self_attn.q_proj.bias";
+    REQUIRE(index["weight_map"].contains(bias));
+    CHECK(holds(with([&](json &map) { map[bias] = "no.safetensors"; }), bias + " is placed in"));
+    // Left out and in two files.
+    const std::filesystem::path first = place.path() / "model-00001-of-00003.safetensors";
+    std::filesystem::copy_file(first, place.path() / "a.safetensors");
+    const auto both = [&](json &map) {
+        std::string shared;
+        for (const auto &[tensor, name] : index["weight_map"].items())
+            if (name == first.filename().string()) shared = tensor;
+        map.erase(shared);
+        map["further"] = "a.safetensors";
+    };
+    CHECK(holds(with(both), "and in another file, and the index names neither"));
+}
+
+TEST_CASE("types of the format that nothing computes with matter where they are needed") {
+    const scratch_directory place(golden_directory("qwen2_moe"));
+    const raw_file good = place.read_weights();
+    const std::tuple<const char *, const char *, size_t> further[] = {
+        {"F8_E8M0", "[4]", 4}, {"F4", "[3, 2]", 3},       {"F6_E2M3", "[4]", 3},
+        {"F6_E3M2", "[8]", 6}, {"F8_E4M3FNUZ", "[2]", 2}, {"F8_E5M2FNUZ", "[2]", 2},
+        {"C64", "[2, 1]", 16}, {"F4", "[0]", 0}};
+    for (const auto &[type, shape, bytes] : further) {
+        CAPTURE(type);
+        raw_file file = good;
+        file["x.scale"] = {"x.scale", type, shape, std::vector<std::byte>(bytes)};
+        place.write_weights(file);
+        CHECK(opened(place.path())->sizes().unused_bytes == bytes);
+    }
+    raw_file half = good;
+    half["x.scale"] = {"x.scale", "F4", "[3]", std::vector<std::byte>(2)};
+    place.write_weights(half);
+    CHECK(holds(refusal(place.path()), "shape [3] of F4 has 12 bits, no whole bytes"));
+    raw_file short_one = good;
+    short_one["x.scale"] = {"x.scale", "F6_E2M3", "[4]", std::vector<std::byte>(4)};
+    place.write_weights(short_one);
+    CHECK(holds(refusal(place.path()), "shape [4] of F6_E2M3 takes 3 bytes"));
+    raw_file needed = good;
+    raw_tensor &norm = needed["model.norm.weight"];
+    norm.dtype = "F8_E8M0";
+    norm.shape = format("[{}]", norm.bytes.size());
+    place.write_weights(needed);
+    CHECK(holds(refusal(place.path()), "model.norm.weight has the shape"));
+    raw_tensor &kept = needed["model.norm.weight"];
+    kept.bytes.resize(kept.bytes.size() / 2);
+    kept.shape = format("[{}]", kept.bytes.size());
+    place.write_weights(needed);
+    CHECK(holds(refusal(place.path()), "is of type F8_E8M0; BF16"));
+}
+
+TEST_CASE("Infinity and NaN in keys that nothing reads") {
+    const scratch_directory place(golden_directory("qwen2_moe"));
+    const std::string text = read_file(place.path() / "config.json");
+    const auto with = [&](const std::string &key) {
+        std::string edited = text;
+        edited.insert(edited.find('{') + 1, key + ",");
+        write_file(place.path() / "config.json", edited);
+        const auto made = open_model(place.path());
+        return made.ok() ? std::string() : made.failure().text;
+    };
+    CHECK(with("\"time_step_limit\": [0.0, Infinity]").empty());
+    CHECK(with("\"a\": NaN, \"b\": {\"c\": -Infinity}, \"d\": \"x Infinity \\\" NaN\"").empty());
+    for (const auto &[before, after, said] :
+         {std::tuple("\"hidden_size\": 48", "\"hidden_size\": Infinity",
+                     "hidden_size is \"Infinity\"; a whole number"),
+          std::tuple("\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": NaN",
+                     "rms_norm_eps is \"NaN\"; a number")}) {
+        std::string edited = text;
+        REQUIRE(holds(edited, before));
+        edited.replace(edited.find(before), std::string(before).size(), after);
+        write_file(place.path() / "config.json", edited);
+        CHECK(holds(refusal(place.path()), said));
+    }
+    // A mistake is told with its place and reason.
+    const std::string slip = with("\"a\": Inf");
+    CHECK(holds(slip, "config.json: not valid JSON: parse error at line 1, column"));
+    CHECK(holds(slip, "invalid literal"));
+    const std::string late = with("\"" + std::string(500, 'k') + "\" 1");
+    CHECK(holds(late, "expected ':'"));
+    CHECK(late.size() < 600);
+}
+
+TEST_CASE("a pointer of Git LFS is told from the file") {
+    const scratch_directory place(golden_directory("mixtral"));
+    const std::string pointer =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4995584424\n";
+    write_file(place.path() / "model.safetensors", pointer);
+    CHECK(holds(refusal(place.path()),
+                "model.safetensors: is a pointer of Git LFS to 4995584424 "
+                "bytes that are not here; git lfs pull fetches them"));
+    write_file(place.path() / "x.gguf", pointer);
+    CHECK(holds(refusal(place.path() / "x.gguf"), "x.gguf: is a pointer of Git LFS"));
+}
+
+}  // namespace model_shards_test

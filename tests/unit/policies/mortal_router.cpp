@@ -1,0 +1,40 @@
+// mortal_router.cpp - a router policy that takes the model's choice until, at a step that is
+// chosen, it ends the process or does not come back. For homes, which call a router in every step.
+#include <moorage/moorage.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+
+#include <unistd.h>
+
+namespace {
+
+class mortal_router {
+public:
+    static constexpr moorage::about about{.name = "mortal_router", .summary = "dies to order"};
+    static constexpr moorage::param params[] = {
+        moorage::text("way", "none", "none|segv|wait", "how it ends"),
+        moorage::integer("at", 0, 0, 1'000'000, "the step that does it"),
+    };
+
+    explicit mortal_router(const moorage::setup &setup)
+        : way_(setup.text("way")), at_(static_cast<uint64_t>(setup.integer("at"))) {}
+    void activate(const moorage::limits &) {}
+    void reset() {}
+    uint32_t select(const moorage::step &step, moorage::route &out) {
+        if (steps_++ == at_ && way_ == "segv") std::raise(SIGSEGV);
+        while (steps_ > at_ && way_ == "wait") ::sleep(60);
+        std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, out.host_experts);
+        return step.token_count;
+    }
+
+private:
+    const std::string way_;
+    const uint64_t at_;
+    uint64_t steps_ = 0;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("test.mortal_router", "1.0.0", mortal_router)

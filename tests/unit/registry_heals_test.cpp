@@ -1,0 +1,281 @@
+// registry_heals_test.cpp - goal: whatever a stranger or an operator puts into a registry, nodes go
+// on with the plan in force, and the registry has it again. Method: nonsense in place of the plan,
+// the leader and the locks, over a directory and over a gateway of etcd in this process.
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/registry/etcd_client.h"
+#include "tests/unit/any_registry.h"
+#include "tests/unit/etcd_fake.h"
+
+namespace registry_heals_test {
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+// As nodes judge: a text is a plan, one of another cluster, or neither.
+plan_opinion judged_by_name(uint64_t, const std::string &text) {
+    if (text.starts_with("plan")) return {};
+    if (text.starts_with("other")) return {plan_opinion::worth::of_another, "it is of another"};
+    return {plan_opinion::worth::nonsense, "it is no plan"};
+}
+
+opener judged(const opener &open) {
+    return [open] {
+        opened made = open();
+        made->judge_plans(judged_by_name);
+        return made;
+    };
+}
+
+// In place of epoch 3 with "plan three": nothing of them may count.
+std::vector<std::string> no_plans() {
+    const uint64_t far = 3 + cluster_registry::epoch_step_max + 1;
+    return {"",
+            "x",
+            "4",
+            "0\nplan none",
+            "18446744073709551615\nplan at the end",
+            "18446744073709551616\nplan beyond",
+            format("{}\nplan above the last", cluster_registry::epoch_max + 1),
+            format("{}\nplan too far", far),
+            "4\nnonsense",
+            "5\n{\"format\":",
+            std::string("4\n\0\xff", 4),
+            "3\nplan of the same epoch",
+            "2\nplan of the past"};
+}
+
+std::string text_of(const std::filesystem::path &file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// As an operator, or a stranger, does with etcdctl.
+json tell_etcd(const etcd_fake &etcd, const std::string &path, const std::string &key,
+               const std::string &value = "") {
+    etcd_client client({etcd.address});
+    json body = {{"key", base64("test/" + key)}};
+    if (path.ends_with("put")) body["value"] = base64(value);
+    auto said = client.post(path, body);
+    REQUIRE(said.ok());
+    return *said;
+}
+
+std::string value_of(const etcd_fake &etcd, const std::string &key) {
+    etcd_client client({etcd.address});
+    const std::string whole = "test/" + key;
+    const auto said = client.post(
+        "/v3/kv/range", {{"key", base64(whole)}, {"range_end", base64(whole + std::string(1, 0))}});
+    REQUIRE(said.ok());
+    const json &pairs = etcd_part(*said, "kvs");
+    if (!pairs.is_array() || pairs.empty()) return "nothing";
+    return etcd_pair_of(pairs[0])->value;
+}
+
+}  // namespace
+
+TEST_CASE("a directory: what is no plan counts for nobody, and the leader writes over it") {
+    set_log_level(log_level::off);
+    const toy::folder at;
+    const opener open = judged(in_directory(at));
+    const opened first = open(), second = open();
+    REQUIRE(first->announce("one", "here").ok());
+    REQUIRE(second->announce("two", "there").ok());
+    // Before any plan is known, too.
+    at.write("registry/plan", "18446744073709551615\nplan at the end");
+    REQUIRE(first->turn(0).ok());
+    CHECK(first->state().epoch == 0);
+    REQUIRE(*first->lead());
+    REQUIRE(*first->put_plan(0, 3, "plan three"));
+    const auto in_force = [](const opened &of) {
+        return of->state().epoch == 3 && of->state().plan == "plan three";
+    };
+    REQUIRE(second->turn(0).ok());
+    REQUIRE(in_force(second));
+    const std::string good = "3\nplan three";
+    const auto there = [&] { return text_of(at / "registry/plan"); };
+    for (const std::string &text : no_plans()) {
+        CAPTURE(text);
+        for (const bool removed : {false, true}) {
+            at.write("registry/plan", text);
+            REQUIRE(second->turn(0).ok());
+            CHECK(in_force(second));
+            // Who operates the directory may remove it: what comes back is the plan in force.
+            if (removed) {
+                std::filesystem::remove(at / "registry/plan");
+                REQUIRE(second->turn(0).ok());
+            }
+            REQUIRE(first->turn(0).ok());
+            CHECK(in_force(first));
+            CHECK(there() == good);
+            REQUIRE(second->turn(0).ok());
+            CHECK(second->state().damaged.empty());
+            const opened newcomer = open();
+            REQUIRE(newcomer->turn(0).ok());
+            CHECK(in_force(newcomer));
+        }
+    }
+    // That of another cluster is left to it, and is in nobody's way but the writer's.
+    at.write("registry/plan", "7\nother plan");
+    REQUIRE(first->turn(0).ok());
+    CHECK(in_force(first));
+    CHECK(there() == "7\nother plan");
+    const auto refused = first->put_plan(3, 4, "plan four");
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.failure().text.find("it is of another") != std::string::npos);
+    std::filesystem::remove(at / "registry/plan");
+    // A plan by hand that is one counts.
+    const uint64_t near = 3 + cluster_registry::epoch_step_max;
+    at.write("registry/plan", format("{}\nplan by hand", near));
+    REQUIRE(first->turn(0).ok());
+    CHECK(first->state().epoch == near);
+    CHECK_FALSE(first->put_plan(near, cluster_registry::epoch_max + 1, "plan").ok());
+}
+
+TEST_CASE("a directory: pipes, links, folders and the locks of strangers stop nobody") {
+    set_log_level(log_level::off);
+    const toy::folder at;
+    const opener open = judged(in_directory(at));
+    const opened first = open(), second = open();
+    REQUIRE(first->announce("one", "here").ok());
+    REQUIRE(second->announce("two", "there").ok());
+    REQUIRE(*first->lead());
+    REQUIRE(*first->put_plan(0, 3, "plan three"));
+    REQUIRE(second->turn(0).ok());
+    REQUIRE(::mkfifo((at / "pipe").c_str(), 0600) == 0);
+    const std::vector<std::function<void(const std::string &)>> odd = {
+        [&](const std::string &place) { REQUIRE(::mkfifo(place.c_str(), 0600) == 0); },
+        [&](const std::string &place) { std::filesystem::create_symlink(at / "pipe", place); },
+        [&](const std::string &place) { std::filesystem::create_symlink("/dev/zero", place); },
+        [&](const std::string &place) { std::filesystem::create_symlink(place, place); },
+        [&](const std::string &place) { std::filesystem::create_directory(place); }};
+    for (size_t how = 0; how < odd.size(); ++how)
+        for (const char *name : {"plan", "leader", "members/one", "members/ghost", "notes/wish"}) {
+            CAPTURE(how);
+            CAPTURE(name);
+            const std::string place = (at / ("registry/" + std::string(name))).string();
+            std::filesystem::remove(place);
+            odd[how](place);
+            REQUIRE(second->turn(0).ok());
+            CHECK(second->state().epoch == 3);
+            REQUIRE(first->turn(0).ok());
+            REQUIRE(first->put_note("wish", "x").ok());
+            REQUIRE(second->turn(0).ok());
+            CHECK(notes(second->state(), "wish", "x"));
+            CHECK(second->state().leader == "one");
+            CHECK(second->state().members.contains("one"));
+            CHECK(text_of(at / "registry/plan") == "3\nplan three");
+        }
+    const auto lock = [&](const char *name) {
+        const int file = ::open((at / (std::string("registry/") + name)).c_str(),
+                                O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        REQUIRE(::flock(file, LOCK_EX | LOCK_NB) == 0);
+        return file;
+    };
+    int stranger = lock("writing");
+    const auto blocked = first->put_plan(3, 4, "plan four");
+    REQUIRE_FALSE(blocked.ok());
+    CHECK(blocked.failure().text.find("locked by another process") != std::string::npos);
+    CHECK(first->turn(0).ok());
+    ::close(stranger);
+    CHECK(*first->put_plan(3, 4, "plan four"));
+    // The lock of who leads, without a name that takes part.
+    first->leave();
+    stranger = lock("leader.alive");
+    std::string said;
+    for (const uint64_t end_ns = steady_ns() + 30'000'000'000;
+         said.empty() && steady_ns() < end_ns;) {
+        REQUIRE(second->turn(20'000'000).ok());
+        const auto led = second->lead();
+        if (!led) said = led.failure().text;
+    }
+    CHECK(said.find("leader.alive is locked by a process that takes no part") != std::string::npos);
+    ::close(stranger);
+    CHECK(*second->lead());
+}
+
+TEST_CASE("a gateway: what is no plan counts for nobody, and the leader writes over it") {
+    set_log_level(log_level::off);
+    etcd_fake etcd;
+    const opener open = judged(at_endpoints({etcd.address}));
+    const opened first = open(), second = open();
+    say(*first, "one", "here");
+    say(*second, "two", "there");
+    tell_etcd(etcd, "/v3/kv/put", "plan", "18446744073709551615\nplan at the end");
+    REQUIRE(leads(*first));
+    CHECK(first->state().epoch == 0);
+    REQUIRE(*first->put_plan(0, 3, "plan three"));
+    const auto in_force = [](const registry_state &of) {
+        return of.epoch == 3 && of.plan == "plan three" && of.damaged.empty();
+    };
+    const std::string good = "3\nplan three";
+    CHECK(comes(*second, in_force));
+    for (const std::string &text : no_plans()) {
+        CAPTURE(text);
+        tell_etcd(etcd, "/v3/kv/put", "plan", text);
+        CHECK(comes(*second, [](const auto &of) { return !of.damaged.empty(); }));
+        CHECK(second->state().epoch == 3);
+        CHECK(comes(*first, [&](const auto &) { return value_of(etcd, "plan") == good; }));
+        CHECK(comes(*second, in_force));
+    }
+    // Removed, or forgotten with everything else: the leader brings it back.
+    tell_etcd(etcd, "/v3/kv/deleterange", "plan");
+    CHECK(comes(*first, [&](const auto &) { return value_of(etcd, "plan") == good; }));
+    etcd.forget();
+    CHECK(comes(*first, [&](const auto &) {
+        const auto ignored = second->turn(0);
+        const auto led = first->lead();
+        return led && *led && value_of(etcd, "plan") == good;
+    }));
+    // That of another cluster stays.
+    tell_etcd(etcd, "/v3/kv/put", "plan", "7\nother plan");
+    CHECK(comes(*first, [](const auto &of) { return !of.damaged.empty(); }));
+    CHECK(first->turn(0).ok());
+    CHECK(value_of(etcd, "plan") == "7\nother plan");
+    CHECK_FALSE(first->put_plan(3, 4, "plan four").ok());
+    tell_etcd(etcd, "/v3/kv/put", "plan", "4\nplan four");
+    CHECK(comes(*second, [](const auto &of) { return of.epoch == 4; }));
+}
+
+TEST_CASE("a gateway: a leader that somebody wrote leads nobody, and is taken over") {
+    set_log_level(log_level::off);
+    etcd_fake etcd;
+    const opener open = judged(at_endpoints({etcd.address}));
+    const opened first = open(), second = open();
+    say(*first, "one", "here");
+    say(*second, "two", "there");
+    REQUIRE(leads(*first));
+    REQUIRE(*first->put_plan(0, 3, "plan three"));
+    for (const char *name : {"two", "!!"}) {
+        CAPTURE(name);
+        tell_etcd(etcd, "/v3/kv/put", "leader", name);
+        // It has not heard of it, and yet nothing that it decides is written.
+        CHECK(first->leads());
+        const uint64_t epoch = first->state().epoch;
+        CHECK_FALSE(*first->put_plan(epoch, epoch + 1, "plan of two leaders"));
+        CHECK(value_of(etcd, "plan") == format("{}\n{}", epoch, first->state().plan));
+        CHECK_FALSE(first->leads());
+        CHECK(comes(*second, [&](const auto &) {
+            const auto turned = first->turn(0);
+            const auto led = first->lead();
+            return led && *led;
+        }));
+        CHECK(comes(*second, [](const auto &of) { return of.leader == "one"; }));
+        CHECK(*first->put_plan(epoch, epoch + 1, "plan of one leader"));
+    }
+}
+
+}  // namespace registry_heals_test

@@ -1,0 +1,89 @@
+// row_file.h - rows that have ended, a line of JSON each, so that an interrupted command can go on.
+//
+//     {"row": "cache.plugin=lru", "hash": "90ab...", "report": {...}, "packed": "2b00..."}
+//
+// A row is known again by the hash of its settings, of the files that it reads and of the libraries
+// of its policies (core/decisions/0048). `packed` is what the program itself reads again.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+#include "core/base/result.h"
+#include "core/config/run_config.h"
+#include "core/pipeline/run.h"
+#include "tools/moorage/parser.h"
+
+namespace moorage::tool {
+
+struct row_identity {
+    std::string label, hash;
+};
+
+// Sums up texts and files; equal sums mean equal rows.
+class row_hash {
+public:
+    void add(std::string_view text);
+    // By its content; of a large one by size and time of change. A folder by all its files.
+    void add_file(const std::filesystem::path &file);
+    // Its version, size and time of change.
+    void add_program();
+    std::string text() const;
+
+private:
+    void mix(std::string_view bytes);
+    uint64_t first_ = 0xcbf29ce484222325, second_ = 0x84222325cbf29ce4;
+};
+
+// The program, the row's settings as they were written, every file that its run reads, and the
+// libraries that may have its policies.
+std::string hash_of_run(const core::run_config &config, std::string_view settings,
+                        core::run_resources &shared);
+
+// As options of a command: --rows, --resume.
+struct row_file_options {
+    std::string file;
+    bool resume = false;
+};
+void add_row_file(parser &command, row_file_options &options);
+
+class row_file {
+public:
+    // `outputs`: of the command, as given; beside the first one rows are kept where no file is
+    // named for them. Nothing where there is no place for them. Wrong usage: --resume without one.
+    static core::result<row_file> open(const row_file_options &options,
+                                       const std::vector<std::string> &outputs);
+    row_file() = default;
+    row_file(row_file &&other) noexcept;
+    row_file &operator=(row_file &&) = delete;
+    ~row_file();
+
+    bool is_open() const { return file_ >= 0; }
+    const std::filesystem::path &path() const { return path_; }
+    size_t known_count() const { return known_.size(); }
+
+    std::optional<std::string> find(const std::string &hash) const;
+    void add(const row_identity &row, const core::json &figures, std::string_view bytes);
+
+    // "--resume goes on with the others"; "" where nothing was kept.
+    std::string remedy() const;
+    // All rows have ended and been written: what nobody named is removed.
+    core::status finish();
+
+private:
+    void read_known();
+    std::filesystem::path path_;
+    bool is_named_ = false;
+    int file_ = -1;
+    bool is_cut_off_ = false;
+    int failure_ = 0;  // errno of the first line that could not be written
+    std::map<std::string, std::string> known_;
+};
+
+}  // namespace moorage::tool
