@@ -234,11 +234,14 @@ private:
             in_.fail("expert_feed_forward_length",
                      format("is {}, but experts have {} rows", *said, inner));
         const auto *row = find_architecture(model());
-        const uint64_t dense = in_.count("feed_forward_length").value_or(0);
+        const uint64_t dense_layers = row->dense == dense_rule::first
+                                          ? in_.count("leading_dense_block_count").value_or(0)
+                                          : 0;
+        const uint64_t dense = dense_layers != 0 ? needed("feed_forward_length")
+                                                 : in_.count("feed_forward_length").value_or(0);
         config["intermediate_size"] = dense;
         config[row->expert_size_key] = inner;
-        if (row->dense == dense_rule::first)
-            config["first_k_dense_replace"] = in_.count("leading_dense_block_count").value_or(0);
+        if (row->dense == dense_rule::first) config["first_k_dense_replace"] = dense_layers;
         const gguf_tensor *shared = of_layers("ffn_up_shexp.weight");
         const uint64_t shared_rows = shared == nullptr ? 0 : shared->shape.front();
         if (row->shared == shared_rule::none && shared != nullptr)

@@ -260,9 +260,11 @@ TEST_CASE("who greets with something else is refused, and both values are said")
         change(other);
         if (other.sizes.experts != plan.sizes.experts) other = plan, ++other.model;
         running_node stranger(hub, other, *on.of, 1);
+        // Nobody else is there: the home's own disk does not stand in for who refuses it.
         const run_result there = on.at_home(hub, plan, 0, requests);
-        CHECK(there == on.alone(requests));
-        CHECK(there.calls.calls == 0);
+        CHECK(
+            there.error.starts_with("every node of the cluster refuses this one; server1 says: "));
+        CHECK(there.tokens.empty());
         stranger.stop();
         CHECK(stranger.node().connections().figures().refused[static_cast<size_t>(counted)] != 0);
     }
@@ -284,8 +286,12 @@ TEST_CASE("whoever proves to be another server than it says is refused, on eithe
         loop_hub hub;
         running_node holder(hub, plan, *on.of, 1, {}, 1000, of.holder);
         const run_result there = on.at_home(hub, plan, 0, requests, true, {}, of.home);
-        CHECK(there == on.alone(requests));
-        CHECK((there.calls.calls != 0) == of.right);
+        if (of.right) {
+            CHECK(there == on.alone(requests));
+            CHECK(there.calls.calls != 0);
+        } else {
+            CHECK(there.error.find("server1 says: its certificate is ") != std::string::npos);
+        }
     }
 }
 
@@ -458,9 +464,17 @@ TEST_CASE("a home that lies to who asks it, in whatever message, is refused in w
     running_home sound(bench, hub, plan, 0);
     const std::vector<load_request> asks = {{0, 0, {{1, 2, 3}, 5, 0}}, {1, 0, {{1, 2, 3}, 5, 0}}};
     for_each_lie(plan, [&](message_kind kind, lie how, const message_bytes &says) {
-        lying_server liar(hub, plan, message_kind::ask, kind, says);
-        const auto outcomes = load_over(hub, plan, asks, {.patience_ns = 2'000'000'000});
-        const heard back = liar.stop();
+        heard back;
+        const auto outcomes_of = [&](const std::vector<load_request> &asked) {
+            lying_server liar(hub, plan, message_kind::ask, kind, says);
+            const auto outcomes = load_over(hub, plan, asked, {.patience_ns = 2'000'000'000});
+            back = liar.stop();
+            return outcomes;
+        };
+        const auto outcomes = outcomes_of(asks);
+        // The wire is full once in a while, and then the refusal is not said; to the liar alone
+        // fewer messages are sent.
+        if (back.text.empty()) outcomes_of({asks[1]});
         CHECK(outcomes[0].how == load_end::answered);
         CHECK(outcomes[0].written.size() == 5);
         CHECK(outcomes[1].how != load_end::answered);

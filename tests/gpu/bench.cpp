@@ -2,16 +2,16 @@
 // against the bandwidth bound, and offloaded against the bound at the hits that were had.
 //
 //   bench [--shape NAME | --model FILE [--prompt N]] [--tokens N] [--cached N] [--cpu SHARE]
-//         [--warm N] [--position P] [--profiled 1]
+//         [--warm N] [--position P] [--profiled 1] [--drawn 1]
 //
 // --model: a file's, with its own routing, after a prompt of N tokens (512), which is timed too;
 // --cached: slots for experts (0: all); --cpu: the share of misses that the CPU computes; --warm:
 // tokens before those that are timed; --position: of the first of these, with so much context
 // before it as if it had been computed; --profiled: no bounds are measured, so that a profiler sees
-// tokens alone. Routing of a shape is random and loads follow need, without prefetch. Without
-// --shape, all that fit. The bound is
-// the longer of what the GPU must read of its memory and of what had to cross the link, as if both
-// overlapped without a gap.
+// tokens alone; --drawn: a file's routing is drawn, too. Routing of a shape is drawn, and loads
+// follow need, without prefetch. Without --shape, all that fit. The bound is the longer of what the
+// GPU must read of its memory and of what had to cross the link, as if both overlapped without a
+// gap.
 //
 // No time is printed of tokens that reached too few experts (expert_spread.h), nor of slots for
 // some of the experts where nothing was evicted or left to the CPU: that would be no offloading.
@@ -72,6 +72,7 @@ struct request {
     uint32_t tokens = 64, cached = 0, warm = 0, position = 0, prompt = 512;
     double cpu_share = 0;
     bool profiled = false;
+    bool drawn = false;  // routing, of a file, too
 };
 
 pass decode_pass(uint32_t position) {
@@ -148,7 +149,7 @@ std::string run(const std::string &name, const model &of, const request &asked,
                          of.config().experts, of.config().top_k);
     drive_options how{.slots = asked.cached ? asked.cached : pages,
                       .cpu_share = asked.cpu_share,
-                      .random_routing = !own,
+                      .random_routing = !own || asked.drawn,
                       .seed = 7};
     how.chose = [&](uint32_t layer, std::span<const uint32_t> chosen) {
         spread.add(layer, chosen);
@@ -226,6 +227,7 @@ int main(int count, char **arguments) {
         if (name == "--cached") asked.cached = static_cast<uint32_t>(std::stoul(value));
         if (name == "--cpu") asked.cpu_share = std::stod(value);
         if (name == "--profiled") asked.profiled = value != "0";
+        if (name == "--drawn") asked.drawn = value != "0";
         if (name == "--warm") asked.warm = static_cast<uint32_t>(std::stoul(value));
         if (name == "--position") asked.position = static_cast<uint32_t>(std::stoul(value));
     }

@@ -245,7 +245,7 @@ TEST_CASE("place: a policy that dies in a zone is named with the zone") {
 
 TEST_CASE("place: where one zone has no plan there is none, nor a part of one") {
     const program on;
-    on.folder.write("zones.toml", zones_toml({"1e9", "2e9", "1000"}));
+    on.folder.write("zones.toml", zones_toml({"1e9", "2e9", "\"1000 B\""}));
     const ended how =
         on.run({"place", "zones.toml", "--policies", "lfu,uniform", "--json", "z.json"});
     CHECK(how.code == 1);

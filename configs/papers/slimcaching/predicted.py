@@ -13,7 +13,7 @@ ALONE = {"cluster.duration_s": 0, "placement.interval_s": 0, "run.batch": 1,
 SLIM_ALONE = {**ALONE, "dispatch.plugin": "slim", "cluster.workloads.poisson_s": 1000,
               "cluster.workloads.output_tokens": 10, "cluster.requests": 200}
 GPU_ALONE = {**ALONE, "dispatch.plugin": "prism", "cluster.workloads.poisson_s": 100,
-             "cluster.workloads.output_tokens": 40, "cluster.requests": 50}
+             "cluster.workloads.output_tokens": 199, "cluster.requests": 50}
 
 
 def compare(work, title, config, methods, about, alone):

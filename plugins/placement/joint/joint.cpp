@@ -10,9 +10,9 @@
 // servers), and what time is left goes into disturbing the best one and improving it again. Where
 // millions of sets are known, all that is done on a sample of them first. In the end the best one
 // is compared with all that it started from, by the exact latency: it is never worse than a plan
-// of another policy, as far as `effort` goes and unless that takes minutes to make of the sets: then
-// the others are told of frequencies alone. A plan in force is only left for a better one. bound.hpp gives the bound,
-// where layers are small layer_bound.hpp a tighter one.
+// of another policy, as far as `effort` goes and unless that takes minutes to make of the sets:
+// then the others are told of frequencies alone. A plan in force is only left for a better one.
+// bound.hpp gives the bound, where layers are small layer_bound.hpp a tighter one.
 //
 // Facts: objective_s latency of a token, bound_s what no plan can fall below (objective "latency"),
 // gap = objective_s / bound_s - 1; saved_s, saved_bound_s and saved_gap the same as savings against
@@ -63,9 +63,9 @@ public:
                       "(Prism, Eq. 4: until the next decision); 0: moves cost nothing"),
         moorage::real("move_cost_s", 0, 0, 1e9,
                       "seconds that moving a byte costs; 0: what writing it into the device takes"),
-        moorage::integer("effort", 40'000'000, 0, 4'000'000'000,
-                         "steps of evaluation (a layer's set of experts looked at) that all of the "
-                         "search may take, about 10 to 30 ns each; 0: the plan that it starts from"),
+        moorage::integer("effort", 100'000'000, 0, 4'000'000'000,
+                         "steps of evaluation (a layer's set of experts looked at) that the whole "
+                         "search takes, 10 to 30 ns each; 0: the plan that it starts from"),
         moorage::integer("kicks", 300, 0, 600,
                          "disturbances in a row that may bring nothing before it stops"),
     };
@@ -265,13 +265,15 @@ private:
             of.restore(run.hint);
             take(8, true);
         }
-        for (const bool first : {false, true}) {
-            if (!goes_on()) break;
-            if (!first && of.sweep() > run.steps_max) continue;  // too much to cover
+        const auto by_calls = [&](bool first) {
+            if (!goes_on() || (!first && of.sweep() > run.steps_max)) return;  // too much to cover
             of.begin_empty();
             moves.by_calls(first);
             take(first ? 2 : 1, moves.cover());
-        }
+        };
+        // Made whatever `effort` is. Then what costs a look each, so that none of it is missed.
+        by_calls(true);
+        if (all.empty()) by_calls(false);
         starts others(host_, run.model.cluster(), told);
         if (run.both || goes_on())
             others.prism([&](std::span<const moorage_copy> copies) {
@@ -292,6 +294,7 @@ private:
                     take(number++, true);
                 },
                 goes_on);
+        if (all.empty() || all.front().number != 1) by_calls(false);
         if (run.hint.empty() && !run.cover && goes_on()) {
             of.clear();
             moves.fill();
