@@ -85,8 +85,16 @@ private:
     std::vector<float> steps_;
 };
 
-// The error of all logits that the requests ask for. through(pass) computes one
-// pass, and `computed` has its results.
+// -log p of a token by these logits, in nats.
+inline double surprise(std::span<const float> logits, size_t token) {
+    const double most = *std::ranges::max_element(logits);
+    double sum = 0;
+    for (const float each : logits) sum += std::exp(each - most);
+    return std::log(sum) + most - logits[token];
+}
+
+// The error of all logits that the requests ask for; the likelihood of what is likeliest by the
+// reference is held to the same. through(pass) computes one pass, and `computed` has its results.
 inline double error_of_requests(const rotations_golden &golden,
                                 const std::vector<model_request> &requests, model_source &from,
                                 const pass_results &computed,
@@ -94,6 +102,7 @@ inline double error_of_requests(const rotations_golden &golden,
     from.connect(computed);
     const size_t width = golden.of->config().vocabulary;
     std::vector<float> is, expected;
+    double likelihood_is = 0, likelihood_expected = 0;
     for (pass next; from.next(next);) {
         through(next);
         size_t row = 0;
@@ -102,6 +111,10 @@ inline double error_of_requests(const rotations_golden &golden,
                 const auto row_is = computed.logits().subspan(row++ * width, width),
                            wanted = golden.logits(requests[token.request], token.position);
                 CHECK(relative_error(row_is, wanted) <= one_token_error_max);
+                const auto likeliest =
+                    static_cast<size_t>(std::ranges::max_element(wanted) - wanted.begin());
+                likelihood_is += surprise(row_is, likeliest);
+                likelihood_expected += surprise(wanted, likeliest);
                 is.insert(is.end(), row_is.begin(), row_is.end());
                 expected.insert(expected.end(), wanted.begin(), wanted.end());
             }
@@ -114,6 +127,8 @@ inline double error_of_requests(const rotations_golden &golden,
             golden.greedy.end());
         CHECK(from.written()[i] == rest);
     }
+    CHECK(std::abs(likelihood_is - likelihood_expected) <=
+          rotations_error_max * likelihood_expected);
     return std::sqrt(squared_error(is, expected));
 }
 

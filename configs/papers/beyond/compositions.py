@@ -3,6 +3,7 @@
 import atexit
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -32,14 +33,14 @@ class Trace:
 
 
 def add_busy_link(parser):
-    parser.add_argument("--busy-link", type=float, default=0, metavar="SHARE",
+    parser.add_argument("--busy-link", type=float, metavar="SHARE",
                         help="what a GPU computes takes 1 + SHARE times as long beside a copy "
-                             "(decision 0049: 0.21); default: 0")
+                             "(decision 0049); default: as device files have it, 0.21")
 
 
 def device(given, profile):
-    """The name of the profile, or a file of it with the price of a busy link."""
-    if not given.busy_link:
+    """The name of the profile, or a file of it with another price of a busy link."""
+    if given.busy_link is None:
         return profile
     if not hasattr(given, "devices"):
         given.devices = pathlib.Path(tempfile.mkdtemp())
@@ -47,9 +48,9 @@ def device(given, profile):
     file = given.devices / f"{profile}.toml"
     if not file.exists():
         text = (PROJECT / "hw_profiles" / "device" / file.name).read_text(encoding="utf-8")
-        keys, sources = text.split("[sources]\n")
-        file.write_text(f"{keys}busy_link_slowdown = {given.busy_link}\n[sources]\n"
-                        f'busy_link_slowdown = "[G] assumed"\n{sources}', encoding="utf-8")
+        file.write_text(re.sub(r"^busy_link_slowdown = [0-9.]+$",
+                               f"busy_link_slowdown = {given.busy_link}", text, flags=re.M),
+                        encoding="utf-8")
     return file
 
 

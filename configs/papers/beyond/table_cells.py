@@ -81,7 +81,7 @@ class Runs:
     def kept(self, key, make):
         if not self.given.kept:
             return make()
-        if self.given.busy_link:
+        if self.given.busy_link is not None:
             key = f"busy link {self.given.busy_link} {key}"
         self.given.kept.mkdir(parents=True, exist_ok=True)
         file = self.given.kept / (key.replace("/", "_").replace(" ", "_") + ".json")

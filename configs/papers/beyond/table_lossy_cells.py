@@ -2,7 +2,7 @@
 """table_lossy_cells.py - best_lossy against best_lossless, cell by cell: what substitution gains.
 
 A cell is a trace with the scores of all experts, a GPU and a share of the experts that is resident.
-The exit code is 1 where best_lossy is slower in one of them.
+The exit code is 1 where best_lossy is slower by over 0.1 % in one of them.
 """
 
 import sys
@@ -27,11 +27,11 @@ def main():
                 lossy = c.run(given, "best_lossy.toml", trace, profile, resident)
                 a, b = exact["tpot_ms"]["mean"], lossy["tpot_ms"]["mean"]
                 gains.append(1 - b / a)
-                slower += b > a
+                slower += b > 1.001 * a
                 print(f"{trace.name:16} {profile:17} {share:2} {a:13.3f} {b:9.3f} "
                       f"({shares(lossy):4.1f}) {100 * gains[-1]:6.1f}%", flush=True)
-    print(f"slower in {slower} of {len(gains)} cells; gain {100 * sum(gains) / len(gains):.1f} % in the "
-          f"mean, {100 * min(gains):.1f} to {100 * max(gains):.1f} %")
+    print(f"slower by over 0.1 % in {slower} of {len(gains)} cells; gain "
+          f"{100 * sum(gains) / len(gains):.1f} % in the mean, {100 * min(gains):.1f} to {100 * max(gains):.1f} %")
     return 1 if slower else 0
 
 
