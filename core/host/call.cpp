@@ -108,6 +108,7 @@ std::atomic<uint32_t> *page_of_this_process() {
 }  // namespace
 
 call_board *board = &unshared;
+constinit thread_local uint32_t lane_of_thread = 0;
 std::atomic<uint32_t> *own_process = &always_own;
 
 void become_own_process() {
@@ -116,7 +117,7 @@ void become_own_process() {
 }
 
 void end_stranger() {
-    const auto owner = static_cast<uint32_t>(board->current.load() >> 32);
+    const auto owner = static_cast<uint32_t>(own_lane().current.load() >> 32);
     board->forked_owner = lasting_owner(owner) + 1;
     _exit(0);
 }
@@ -150,7 +151,8 @@ uint32_t lasting_owner(uint32_t owner) {
 
 void note_on_board(std::string_view text) {
     keep(board->note, text);
-    board->note_call = board->calls.load();
+    board->note_lane = lane_of_thread;
+    board->note_call = own_lane().calls.load();
 }
 
 void note_culprit(std::string_view library, uint32_t owner_from_1) {

@@ -77,17 +77,26 @@ struct call_board {
     struct owner {
         char policy[64], kinds[96], library[256];  // cut off where longer
     };
-    // current: the owner's place in `owners` in the upper half, the entry in the lower one.
-    std::atomic<uint64_t> current{0};
-    std::atomic<uint64_t> calls{0};  // made so far: one that hangs does not change it
+    // Of a thread that calls policies: the one that works, and one beside it (a node's, for
+    // plans).
+    struct lane {
+        // The owner's place in `owners` in the upper half, the entry in the lower one.
+        std::atomic<uint64_t> current{0};
+        std::atomic<uint64_t> calls{0};  // made so far: one that hangs does not change it
+    };
+    static constexpr uint32_t lanes_max = 2;
+    lane lanes[lanes_max];
     std::atomic<uint32_t> layer{0}, in_step{0};
     std::atomic<uint64_t> token{0};
     std::atomic<uint32_t> owner_count{0};
     owner owners[owners_max];
     // What the child knows better: where it faulted, what was thrown, what a policy said last; and
-    // `calls` when it was written, for what was said in an earlier call has nothing to do with it.
+    // the lane and its `calls` when it was written, for what was said in an earlier call has
+    // nothing to do with it.
     char note[1024];
     std::atomic<uint64_t> note_call{0};
+    std::atomic<uint32_t> note_lane{0};
+    std::atomic<uint32_t> overran_lane{0};  // counted from 1: whose call was ended; 0: none was
     // The mapped file in which it faulted: it changed, and no policy is to blame.
     char file[512];
     std::atomic<uint32_t> call_limit_ms{10'000};  // 0: none
@@ -104,6 +113,11 @@ struct call_board {
 
 // The board of this process; one of its own, unshared, where nobody supervises it.
 extern call_board *board;
+
+// The calling thread's lane; 0 until it says that it is the one beside.
+extern constinit thread_local uint32_t lane_of_thread;
+inline void take_lane_beside() { lane_of_thread = 1; }
+inline call_board::lane &own_lane() { return board->lanes[lane_of_thread]; }
 
 // A policy's place among the owners, the same for the same three texts. The first place is that of
 // whatever library is being opened, and that of policies beyond the last place is the last one.
@@ -137,7 +151,7 @@ inline void note_no_step() { board->in_step.store(0, std::memory_order_relaxed);
 class policy_call {
 public:
     policy_call(uint32_t owner, entry_point call)
-        : on_(*board), before_(on_.current.load(std::memory_order_relaxed)) {
+        : on_(own_lane()), before_(on_.current.load(std::memory_order_relaxed)) {
         on_.calls.store(on_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         on_.current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
                           std::memory_order_relaxed);
@@ -146,12 +160,12 @@ public:
         if (is_stranger()) end_stranger();
         on_.current.store(before_, std::memory_order_relaxed);
     }
-    call_guard guard() const { return on_.guard.load(std::memory_order_relaxed); }
+    call_guard guard() const { return board->guard.load(std::memory_order_relaxed); }
     policy_call(const policy_call &) = delete;
     policy_call &operator=(const policy_call &) = delete;
 
 private:
-    call_board &on_;
+    call_board::lane &on_;
     const uint64_t before_;
 };
 

@@ -195,7 +195,8 @@ std::unique_ptr<child_process> start_child(const indexed_work &work, const super
 void order_work(child_process &child, size_t index) {
     child.index = index;
     child.sent.clear();
-    child.lived = child.call_stood = child.step_stood = std::chrono::milliseconds{0};
+    child.lived = child.step_stood = std::chrono::milliseconds{0};
+    for (auto &lane : child.lanes) lane.call_stood = std::chrono::milliseconds{0};
     static_cast<void>(send(child.orders, &index, sizeof(index), MSG_NOSIGNAL));
 }
 

@@ -28,12 +28,16 @@ struct child_process {
     std::string received, output;
     std::string sent;  // of its work, without frames
 
-    std::chrono::milliseconds lived{0}, call_stood{0}, step_stood{0};
-    uint64_t call_seen = 0, step_calls = 0, step_seen = 0;
-    // Of a plan: the child's processor time when it began and at the last look, and how long it has
-    // hardly computed.
-    uint64_t plan_begun_ns = 0, processor_ns = 0;
-    std::chrono::milliseconds plan_idle{0};
+    std::chrono::milliseconds lived{0}, step_stood{0};
+    uint64_t step_calls = 0, step_seen = 0;
+    // Of a thread that calls: the call that was seen last, and how long it has stood. Of a plan:
+    // the child's processor time when it began and at the last look, and how long it has hardly
+    // computed.
+    struct lane {
+        uint64_t call_seen = 0, plan_begun_ns = 0, processor_ns = 0;
+        std::chrono::milliseconds call_stood{0}, plan_idle{0};
+    };
+    lane lanes[call_board::lanes_max];
     uint64_t busiest_owner = 0;  // `current` of the board when a step that does not end was seen
     int stop_signal = 0;         // that it is stopped by; 0: it runs
     std::chrono::milliseconds stopped_for{0};

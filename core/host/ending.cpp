@@ -26,6 +26,24 @@ const call_board::owner &owner_at(const call_board &page, uint64_t current) {
     return page.owners[std::min<uint64_t>(current >> 32, call_board::owners_max - 1)];
 }
 
+uint64_t current_of(const call_board &page, uint32_t lane) {
+    return page.lanes[std::min(lane, call_board::lanes_max - 1)].current;
+}
+bool notes_own_call(const call_board &page) {
+    const uint32_t lane = std::min<uint32_t>(page.note_lane, call_board::lanes_max - 1);
+    return page.note_call == page.lanes[lane].calls;
+}
+// What was being called: by the thread whose call was ended, or that noted its death; else by one
+// that calls at all.
+uint64_t current_of(const call_board &page) {
+    if (const uint32_t overran = page.overran_lane; overran != 0)
+        return current_of(page, overran - 1);
+    const uint64_t noted = current_of(page, page.note_lane);
+    if (notes_own_call(page) && static_cast<uint32_t>(noted) != 0) return noted;
+    const uint64_t first = current_of(page, 0);
+    return static_cast<uint32_t>(first) != 0 ? first : current_of(page, 1);
+}
+
 // "policy mine (./mine.so)", "policy library ./mine.so"
 std::string who_owns(const call_board &page, uint32_t index) {
     const auto &owner = owner_at(page, uint64_t{index} << 32);
@@ -91,7 +109,7 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
         how.exit_code = WEXITSTATUS(state);
     if (const uint32_t forked = page.forked_owner; forked != 0)
         how.forked = who_owns(page, forked - 1);
-    const uint64_t current = page.current;
+    const uint64_t current = current_of(page);
     const auto call = static_cast<entry_point>(static_cast<uint32_t>(current));
     how.finished = page.done != 0 && how.signal == 0 && call == entry_point::none;
     if (how.finished) {
@@ -100,7 +118,7 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
     }
     how.file = text_of(page.file);
     // The thread that calls policies may have gone on while another one died.
-    if (page.note_call == page.calls || page.culprit[0] != '\0') how.note = text_of(page.note);
+    if (notes_own_call(page) || page.culprit[0] != '\0') how.note = text_of(page.note);
     if (how.note.empty()) how.note = last_line(said);
     how.in_step = page.in_step != 0;
     how.layer = page.layer;

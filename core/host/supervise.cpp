@@ -43,6 +43,10 @@ constexpr uint64_t step_calls_max = 200'000;
 volatile std::sig_atomic_t asked_to_end = 0;
 void keep_signal(int signal) { asked_to_end = signal; }
 
+bool is_passed(int signal) {
+    return std::ranges::find(passed_signals, signal) != std::end(passed_signals);
+}
+
 // While it lives, the signals that ask this process to end are kept, and seen by wait() only.
 class kept_signals {
 public:
@@ -92,36 +96,46 @@ uint64_t processor_time_ns(pid_t process) {
 
 // A search for a plan may take so much processor time: beside other programs it takes longer, and
 // plans the same. One that hardly computes for as long hangs.
-bool overran_plan(child_process &child, ms passed, bool begins, ms limit) {
-    const uint64_t before_ns = child.processor_ns;
-    child.processor_ns = processor_time_ns(child.process);
+bool overran_plan(child_process::lane &lane, pid_t process, ms passed, bool begins, ms limit) {
+    const uint64_t before_ns = lane.processor_ns;
+    lane.processor_ns = processor_time_ns(process);
     if (begins) {
-        child.plan_begun_ns = child.processor_ns;
-        child.plan_idle = ms{0};
+        lane.plan_begun_ns = lane.processor_ns;
+        lane.plan_idle = ms{0};
         return false;
     }
     const auto ns = static_cast<uint64_t>(std::chrono::nanoseconds(passed).count());
-    const bool computes = (child.processor_ns - before_ns) * plan_idle_share > ns;
-    child.plan_idle = computes ? ms{0} : child.plan_idle + passed;
-    const std::chrono::nanoseconds taken(child.processor_ns - child.plan_begun_ns);
-    return taken >= limit || child.plan_idle >= limit;
+    const bool computes = (lane.processor_ns - before_ns) * plan_idle_share > ns;
+    lane.plan_idle = computes ? ms{0} : lane.plan_idle + passed;
+    const std::chrono::nanoseconds taken(lane.processor_ns - lane.plan_begun_ns);
+    return taken >= limit || lane.plan_idle >= limit;
 }
 
 // A call that stands: the same call as before, longer than allowed.
-uint32_t overrun_call(child_process &child, ms passed) {
+uint32_t overrun_call(child_process &child, uint32_t place, ms passed) {
     const call_board &page = *child.page;
-    const uint64_t calls = page.calls;
-    const auto entry = static_cast<entry_point>(static_cast<uint32_t>(page.current));
-    const bool stands = entry != entry_point::none && calls == child.call_seen;
-    child.call_stood = stands ? child.call_stood + passed : ms{0};
-    child.call_seen = calls;
+    const call_board::lane &at = page.lanes[place];
+    child_process::lane &lane = child.lanes[place];
+    const uint64_t calls = at.calls;
+    const auto entry = static_cast<entry_point>(static_cast<uint32_t>(at.current));
+    const bool stands = entry != entry_point::none && calls == lane.call_seen;
+    lane.call_stood = stands ? lane.call_stood + passed : ms{0};
+    lane.call_seen = calls;
     if (entry == entry_point::placement_plan) {
         const uint32_t plan_limit = page.call_limit_ms * plan_limit_factor;
-        const bool overran = overran_plan(child, passed, !stands, ms{plan_limit});
+        const bool overran = overran_plan(lane, child.process, passed, !stands, ms{plan_limit});
         return plan_limit != 0 && overran ? plan_limit : 0;
     }
     const uint32_t limit = page.call_limit_ms;
-    return limit != 0 && child.call_stood >= ms{limit} ? limit : 0;
+    return limit != 0 && lane.call_stood >= ms{limit} ? limit : 0;
+}
+uint32_t overrun_call(child_process &child, ms passed) {
+    for (uint32_t place = 0; place < call_board::lanes_max; ++place)
+        if (const uint32_t limit_ms = overrun_call(child, place, passed); limit_ms != 0) {
+            child.page->overran_lane = place + 1;
+            return limit_ms;
+        }
+    return 0;
 }
 
 // A layer step that stands although calls come back: the policy that is called most often, as far
@@ -132,20 +146,21 @@ uint32_t overrun_step(child_process &child, ms passed) {
     if (step != child.step_seen) {
         child.step_seen = step;
         child.step_stood = ms{0};
-        child.step_calls = page.calls;
+        child.step_calls = page.lanes[0].calls;
         child.busiest_owner = 0;
         return 0;
     }
     child.step_stood += passed;
-    if (const uint64_t current = page.current; static_cast<uint32_t>(current) != 0)
+    if (const uint64_t current = page.lanes[0].current; static_cast<uint32_t>(current) != 0)
         child.busiest_owner = current;
     const uint32_t limit = page.call_limit_ms;
-    const bool is_endless = page.in_step != 0 && page.calls - child.step_calls >= step_calls_max;
+    const bool is_endless =
+        page.in_step != 0 && page.lanes[0].calls - child.step_calls >= step_calls_max;
     // Calls that are short are seldom seen by a look; one comes soon.
     constexpr int looks_max = 1'000'000;
     for (int look = 0; is_endless && child.busiest_owner == 0 && look < looks_max; ++look)
-        if (const uint64_t current = page.current; static_cast<uint32_t>(current) != 0)
-            child.busiest_owner = current;
+        if (const uint64_t seen = page.lanes[0].current; static_cast<uint32_t>(seen) != 0)
+            child.busiest_owner = seen;
     // Without a name it is said all the same, later.
     const uint32_t factor = child.busiest_owner != 0 ? 1 : 10;
     return limit != 0 && is_endless && child.step_stood >= ms{limit} * factor ? limit : 0;
@@ -290,6 +305,14 @@ private:
         }
     }
 
+    // A terminal signals a whole group; a child may have died of it before this process sees it.
+    void await_own_signal() {
+        constexpr ms patience_of_groups{50};
+        std::vector<pollfd> none;
+        if (asked_to_end == 0) signals_.wait(none, patience_of_groups);
+        if (asked_to_end != 0) pass_on(std::exchange(asked_to_end, 0));
+    }
+
     // Whether the child is over.
     bool look(child_process &child, ms passed) {
         if (take_sent(child)) {
@@ -307,6 +330,7 @@ private:
         watch(child, passed, how_);
         auto end = reap(child, how_);
         if (!end) return false;
+        if (signal_ == 0 && !end->overran && is_passed(end->signal)) await_own_signal();
         const bool left_any = end_strays(kept_processes(child.process));
         if (left_any && end->forked.empty()) end->forked = "a policy";
         const bool is_asked = signal_ != 0 && end->signal != 0;

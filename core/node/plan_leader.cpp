@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/steady_time.h"
 #include "core/base/text.h"
+#include "core/host/call.h"
 
 namespace moorage::core {
 
@@ -51,6 +52,7 @@ plan_leader::~plan_leader() {
 
 void plan_leader::begin() {
     thread_ = std::thread([this] {
+        take_lane_beside();
         while (!over_) {
             turned_ns_ = steady_ns();
             step();

@@ -248,6 +248,38 @@ TEST_CASE("a plan is limited in processor time: on a busy machine it takes longe
     }
 }
 
+TEST_CASE("a call on the thread beside is watched, whatever the one that works calls") {
+    const auto beside_short_calls = [](const std::function<void()> &deed) {
+        return run_supervised(
+            [&](const sender &) {
+                board->call_limit_ms = 20;
+                const uint32_t busy = owner_of("busy", "cache", "./busy.so"),
+                               mine = owner_of("mine", "placement", "./mine.so");
+                std::thread beside([&] {
+                    take_lane_beside();
+                    const policy_call at_work(mine, entry_point::placement_plan);
+                    deed();
+                });
+                for (;;) {
+                    {
+                        const policy_call at_work(busy, entry_point::victims);
+                    }
+                    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                }
+                return 0;
+            },
+            {});
+    };
+    const ending endless = beside_short_calls([] {
+        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    });
+    CHECK(endless.text() ==
+          "placement policy mine (./mine.so): plan did not return within 600 ms "
+          "(plugins.call_limit_ms) and was ended");
+    const ending dead = beside_short_calls([] { std::abort(); });
+    CHECK(dead.text() == "placement policy mine (./mine.so): died of SIGABRT in plan");
+}
+
 TEST_CASE("many short calls are not one long call") {
     const ending how = run_supervised(
         [&](const sender &) {

@@ -33,16 +33,18 @@ public:
             begin_ = reinterpret_cast<T *>(base_ + body - bytes);
         } else {
             total_ = bytes + 2 * margin;
-            void *base =
-                mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (base == MAP_FAILED) throw std::bad_alloc();
-            base_ = static_cast<char *>(base);
+            base_ = static_cast<char *>(::operator new(total_, std::align_val_t(margin)));
             std::memset(base_, mark, total_);
             begin_ = reinterpret_cast<T *>(base_ + margin);
             std::memset(static_cast<void *>(begin_), 0, bytes);
         }
     }
-    ~fenced() { munmap(base_, total_); }
+    ~fenced() {
+        if (kind_ == fence::page)
+            munmap(base_, total_);
+        else
+            ::operator delete(base_, total_, std::align_val_t(margin));
+    }
     fenced(const fenced &) = delete;
 
     size_t capacity() const { return capacity_; }
