@@ -300,7 +300,9 @@ result<library *> load_library(const std::filesystem::path &file) {
         if (opened) process().refused.push_back(std::move(fresh));
         return sound.failure();
     }
-    content.memory = library_memory(reinterpret_cast<const void *>(content.module.create));
+    // Of others it does not count; and with address checks parts of it may not be read.
+    if (content.keeps_to_itself)
+        content.memory = library_memory(reinterpret_cast<const void *>(content.module.create));
     process().libraries.push_back(std::move(fresh));
     return &process().libraries.back()->content;
 }

@@ -43,7 +43,7 @@ public:
         if (kind_ == fence::page)
             munmap(base_, total_);
         else
-            ::operator delete(base_, total_, std::align_val_t(margin));
+            ::operator delete(base_, std::align_val_t(margin));
     }
     fenced(const fenced &) = delete;
 
