@@ -94,7 +94,7 @@ result<node_answers> ask_node(const run_config &config, const std::string &serve
     load_options options;
     // A node that many ask at once has places and turns for all of them, one after the other. Who
     // waits in its queue is answered when its turn comes; a node that is silent is told from it.
-    options.connect_ns = 15'000'000'000;
+    options.connect_ns = 60'000'000'000;
     options.patience_ns = 600'000'000'000;
     options.stop = stop;
     auto rules = own_end_rules(config, *setup->opened->of, words);
