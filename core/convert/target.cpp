@@ -56,7 +56,7 @@ status encode_values(const target_tensor &of, uint64_t first, uint64_t count,
         if (const status fine = check_row(of, first + i, values); !fine) return fine;
         const placed_row at = of.from.place ? of.from.place(first + i) : placed_row{};
         if (at.of != nullptr && at.of->type == of.type && at.of->scales == nullptr)
-            std::memcpy(to.data(), at.of->data + at.row * at.of->row_bytes, bytes);
+            std::memcpy(to.data(), at.of->data + at.row * at.of->row_bytes, to.size());
         else
             quantise_row(of.type, values, to);
     }
