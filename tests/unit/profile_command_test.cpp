@@ -64,13 +64,13 @@ TEST_CASE("compositions side by side: a row of decode and one of prefill each, b
     const json found = parse_json(result.out);
     CHECK(found["rows"].size() == 4);
     CHECK(found["terms"].size() == 2);
-    const json &cached = row_of(found, "demo experts=48", "decode");
+    const json cached = row_of(found, "demo experts=48", "decode");
     CHECK(cached["class"] == "PCIe, cached");
     CHECK(cached["measured"].get<double>() > 0);
     CHECK(cached["emulated"].get<double>() > 0);
     CHECK(cached["unit"] == "tpot_ms");
     CHECK(row_of(found, "demo experts=192", "decode")["class"] == "resident");
-    const json &prompt = row_of(found, "demo experts=192", "prefill");
+    const json prompt = row_of(found, "demo experts=192", "prefill");
     CHECK(prompt["class"] == "prefill");
     CHECK(prompt["unit"] == "ttft_ms");
     CHECK(found["summary"]["classes"].size() == 3);
