@@ -77,8 +77,8 @@ struct call_board {
     struct owner {
         char policy[64], kinds[96], library[256];  // cut off where longer
     };
-    // Of a thread that calls policies: the one that works, and one beside it (a node's, for
-    // plans).
+    // A lane belongs to one thread that calls policies. Lane 0 is the working thread's, lane 1 that
+    // of the thread beside it, which makes a node's plans.
     struct lane {
         // The owner's place in `owners` in the upper half, the entry in the lower one.
         std::atomic<uint64_t> current{0};

@@ -30,9 +30,9 @@ struct child_process {
 
     std::chrono::milliseconds lived{0}, step_stood{0};
     uint64_t step_calls = 0, step_seen = 0;
-    // Of a thread that calls: the call that was seen last, and how long it has stood. Of a plan:
-    // the child's processor time when it began and at the last look, and how long it has hardly
-    // computed.
+    // A lane of the board as the last look saw it: its call, and how long that has stood. For a
+    // plan it keeps the child's processor time at its begin and at the last look, and how long the
+    // child has hardly computed.
     struct lane {
         uint64_t call_seen = 0, plan_begun_ns = 0, processor_ns = 0;
         std::chrono::milliseconds call_stood{0}, plan_idle{0};

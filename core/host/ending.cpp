@@ -33,8 +33,8 @@ bool notes_own_call(const call_board &page) {
     const uint32_t lane = std::min<uint32_t>(page.note_lane, call_board::lanes_max - 1);
     return page.note_call == page.lanes[lane].calls;
 }
-// What was being called: by the thread whose call was ended, or that noted its death; else by one
-// that calls at all.
+// The call to blame. A call that was ended comes first, then that of a thread that noted its death,
+// then whatever call there is.
 uint64_t current_of(const call_board &page) {
     if (const uint32_t overran = page.overran_lane; overran != 0)
         return current_of(page, overran - 1);

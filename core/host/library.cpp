@@ -300,7 +300,7 @@ result<library *> load_library(const std::filesystem::path &file) {
         if (opened) process().refused.push_back(std::move(fresh));
         return sound.failure();
     }
-    // Of others it does not count; and with address checks parts of it may not be read.
+    // Nobody asks for other libraries' memory, and address checks forbid to read all of it.
     if (content.keeps_to_itself)
         content.memory = library_memory(reinterpret_cast<const void *>(content.module.create));
     process().libraries.push_back(std::move(fresh));

@@ -87,7 +87,7 @@ void links::dial_due(uint64_t now_ns) {
 
 void links::drop_ungreeted(link &one, refusal_reason why) {
     count(why);
-    // Who is there and greets late has much to do; it is tried again.
+    // A server that greets late is busy: this node dials it again.
     if (one.dialed)
         note_trouble(one, refusal_reason::busy,
                      format("it has not greeted for {} s", greeting_ns / 1'000'000'000));

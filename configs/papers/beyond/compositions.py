@@ -48,9 +48,11 @@ def device(given, profile):
     file = given.devices / f"{profile}.toml"
     if not file.exists():
         text = (PROJECT / "hw_profiles" / "device" / file.name).read_text(encoding="utf-8")
-        file.write_text(re.sub(r"^busy_link_slowdown = [0-9.]+$",
-                               f"busy_link_slowdown = {given.busy_link}", text, flags=re.M),
-                        encoding="utf-8")
+        text, found = re.subn(r"^busy_link_slowdown = [0-9.]+$",
+                              f"busy_link_slowdown = {given.busy_link}", text, flags=re.M)
+        if found != 1:
+            sys.exit(f"--busy-link: {profile}.toml has no busy_link_slowdown to replace")
+        file.write_text(text, encoding="utf-8")
     return file
 
 
