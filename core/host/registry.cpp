@@ -12,6 +12,7 @@
 #include "core/base/text.h"
 #include "core/host/elf_symbols.h"
 #include "core/host/library.h"
+#include "core/host/program_part.h"
 
 namespace moorage::core {
 
@@ -151,7 +152,7 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
                                         failed),
         end;
     for (; !failed && at != end; at.increment(failed)) {
-        if (!nested) at.disable_recursion_pending();
+        if (!nested || at->path() == folder / program_part_folder) at.disable_recursion_pending();
         std::error_code odd;
         if (at->path().extension() == ".so" && at->is_regular_file(odd))
             files.push_back(at->path());

@@ -19,13 +19,12 @@ constexpr const char *members = "members/", *notes = "notes/";
 
 }  // namespace
 
-etcd_registry::etcd_registry(std::vector<std::string> endpoints, const std::string &prefix,
-                             const etcd_tls &with)
-    : prefix_(prefix + "/"), etcd_(std::move(endpoints), with) {}
+etcd_registry::etcd_registry(std::unique_ptr<etcd_client> etcd, const std::string &prefix)
+    : prefix_(prefix + "/"), etcd_(std::move(etcd)) {}
 
 etcd_registry::~etcd_registry() { leave(); }
 
-std::string etcd_registry::where() const { return "etcd at " + etcd_.endpoint(); }
+std::string etcd_registry::where() const { return "etcd at " + etcd_->endpoint(); }
 
 json etcd_registry::put_request(const std::string &key, const std::string &value,
                                 bool leased) const {
@@ -53,7 +52,7 @@ status etcd_registry::keep_lease() {
     if (name_.empty()) return success();
     const uint64_t now_ns = steady_ns();
     if (lease_ != 0 && now_ns - kept_ns_ >= keep_ns) {
-        const auto said = etcd_.post("/v3/lease/keepalive", {{"ID", number(lease_)}});
+        const auto said = etcd_->post("/v3/lease/keepalive", {{"ID", number(lease_)}});
         if (!said) return said.failure();
         kept_ns_ = now_ns;
         // A lease that is not known is answered without its time.
@@ -64,7 +63,7 @@ status etcd_registry::keep_lease() {
         }
     }
     if (lease_ == 0) {
-        const auto said = etcd_.post("/v3/lease/grant", {{"TTL", number(lease_s)}});
+        const auto said = etcd_->post("/v3/lease/grant", {{"TTL", number(lease_s)}});
         if (!said) return said.failure();
         lease_ = etcd_number(*said, "ID");
         if (lease_ == 0) return error{where() + ": grants a lease without a number"};
@@ -74,7 +73,7 @@ status etcd_registry::keep_lease() {
 }
 
 status etcd_registry::say() {
-    const auto done = etcd_.post("/v3/kv/put", put_request(members + name_, text_, true));
+    const auto done = etcd_->post("/v3/kv/put", put_request(members + name_, text_, true));
     if (!done) {
         if (done.failure().text.find("lease not found") != std::string::npos) lost_lease();
         return done.failure();
@@ -104,7 +103,7 @@ status etcd_registry::announce(const std::string &name, const std::string &text)
 void etcd_registry::leave() {
     // Nobody waits for a registry that is away.
     if (lease_ != 0 && answers_) {
-        const auto ignored = etcd_.post("/v3/lease/revoke", {{"ID", number(lease_)}});
+        const auto ignored = etcd_->post("/v3/lease/revoke", {{"ID", number(lease_)}});
         (void)ignored;  // it ends by itself
     }
     lost_lease();
@@ -113,7 +112,7 @@ void etcd_registry::leave() {
 
 // All that is there, at one revision.
 status etcd_registry::read_all() {
-    const auto said = etcd_.post(
+    const auto said = etcd_->post(
         "/v3/kv/range", {{"key", base64(prefix_)}, {"range_end", base64(behind_prefix(prefix_))}});
     if (!said) return said.failure();
     const uint64_t revision = etcd_number(etcd_part(*said, "header"), "revision");
@@ -134,10 +133,10 @@ status etcd_registry::read_all() {
 
 status etcd_registry::follow(bool elsewhere) {
     heard_ns_ = steady_ns();
-    return etcd_.watch({{"key", base64(prefix_)},
-                        {"range_end", base64(behind_prefix(prefix_))},
-                        {"start_revision", number(revision_ + 1)}},
-                       elsewhere);
+    return etcd_->watch({{"key", base64(prefix_)},
+                         {"range_end", base64(behind_prefix(prefix_))},
+                         {"start_revision", number(revision_ + 1)}},
+                        elsewhere);
 }
 
 void etcd_registry::take(const etcd_pair &of, bool gone) {
@@ -235,7 +234,7 @@ status etcd_registry::beat() {
     const uint64_t now_ns = steady_ns();
     if (!leads() || now_ns - beat_ns_ < beat_ns) return success();
     beat_ns_ = now_ns;
-    const auto done = etcd_.post("/v3/kv/put", put_request("beat", name_, false));
+    const auto done = etcd_->post("/v3/kv/put", put_request("beat", name_, false));
     return done ? success() : status(done.failure());
 }
 
@@ -250,19 +249,19 @@ result<bool> etcd_registry::take_turn(uint64_t wait_ns) {
     if (const status done = beat(); !done) return done.failure();
     const auto changed = [this] { return std::exchange(changed_, false); };
     if (!known_) {
-        etcd_.stop_watch();
+        etcd_->stop_watch();
         if (const status read = read_all(); !read) return read.failure();
     }
     if (const status kept = keep_plan(); !kept) return kept.failure();
-    const bool silent = etcd_.watching() && steady_ns() - heard_ns_ > silence_ns;
-    if (silent || !etcd_.watching())
+    const bool silent = etcd_->watching() && steady_ns() - heard_ns_ > silence_ns;
+    if (silent || !etcd_->watching())
         if (const status begun = follow(silent); !begun) return begun.failure();
     // Of what is due meanwhile this one is reminded by its caller.
-    const auto lines = etcd_.lines(changed_ ? 0 : std::min(wait_ns, beat_ns));
+    const auto lines = etcd_->lines(changed_ ? 0 : std::min(wait_ns, beat_ns));
     if (!lines) return lines.failure();
     for (const std::string &line : *lines)
         if (const status taken = take_line(line); !taken) {
-            etcd_.stop_watch();
+            etcd_->stop_watch();
             if (taken.failure().text.empty()) break;
             return taken.failure();
         }
@@ -271,7 +270,7 @@ result<bool> etcd_registry::take_turn(uint64_t wait_ns) {
 
 // A transaction: whether the compares held and `then` was done.
 result<bool> etcd_registry::decide(const json &compares, const json &then) {
-    const auto said = etcd_.post(
+    const auto said = etcd_->post(
         "/v3/kv/txn", {{"compare", compares}, {"success", json::array({{{"request_put", then}}})}});
     if (!said) {
         known_ = false;  // it may have been done all the same
@@ -331,7 +330,7 @@ result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std:
 status etcd_registry::put_note(const std::string &name, const std::string &text) {
     if (!is_registry_name(name)) return error{format("registry: {} is no name of a note", name)};
     if (const status fits = check_registry_text("a note", text); !fits) return fits;
-    const auto done = etcd_.post("/v3/kv/put", put_request(notes + name, text, false));
+    const auto done = etcd_->post("/v3/kv/put", put_request(notes + name, text, false));
     return done ? success() : status(done.failure());
 }
 

@@ -34,9 +34,8 @@ public:
                               silence_ns = 3'000'000'000,
                               ownerless_ns = (lease_s + 1) * 1'000'000'000;
 
-    // Nothing is asked yet. Requires: an endpoint at least.
-    etcd_registry(std::vector<std::string> endpoints, const std::string &prefix,
-                  const etcd_tls &with = {});
+    // Nothing is asked yet.
+    etcd_registry(std::unique_ptr<etcd_client> etcd, const std::string &prefix);
     ~etcd_registry() override;
 
     result<bool> turn(uint64_t wait_ns) override;
@@ -47,8 +46,6 @@ public:
     result<bool> put_plan(uint64_t before, uint64_t epoch, const std::string &text) override;
     status put_note(const std::string &name, const std::string &text) override;
     std::string where() const override;
-    // etcd_client's.
-    const status &ready() const { return etcd_.ready(); }
 
 private:
     result<bool> take_turn(uint64_t wait_ns);
@@ -69,7 +66,7 @@ private:
     void lost_lease();
 
     const std::string prefix_;
-    etcd_client etcd_;
+    const std::unique_ptr<etcd_client> etcd_;
     std::string name_, text_;   // of this member; empty: it does not take part
     uint64_t lease_ = 0;        // 0: none
     uint64_t other_lease_ = 0;  // of another node of its name, told of; 0: there was none

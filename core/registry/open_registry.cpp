@@ -8,11 +8,11 @@ namespace moorage::core {
 
 result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config, bool make) {
     if (!config.endpoints.empty()) {
-        auto made = std::make_unique<etcd_registry>(
-            config.endpoints, config.prefix,
-            etcd_tls{config.certificate, config.key, config.authority});
-        if (!made->ready()) return made->ready().failure();
-        return std::unique_ptr<cluster_registry>(std::move(made));
+        auto client =
+            open_etcd_client(config.endpoints, {config.certificate, config.key, config.authority});
+        if (!client) return client.failure();
+        return std::unique_ptr<cluster_registry>(
+            std::make_unique<etcd_registry>(std::move(*client), config.prefix));
     }
     return file_registry::open(config.directory, make);
 }

@@ -65,7 +65,9 @@ inline opener in_directory(const toy::folder &at) {
 
 inline opener at_endpoints(std::vector<std::string> endpoints, std::string prefix = "test") {
     return [endpoints = std::move(endpoints), prefix = std::move(prefix)] {
-        return std::make_unique<etcd_registry>(endpoints, prefix);
+        auto client = core::open_etcd_client(endpoints);
+        REQUIRE(client.ok());
+        return std::make_unique<etcd_registry>(std::move(*client), prefix);
     };
 }
 

@@ -365,7 +365,9 @@ TEST_CASE("hostile answers are errors, never more") {
             etcd.lie = [&](const std::string &path) {
                 return watch_alone && path != "/v3/watch" ? "" : text;
             };
-            etcd_registry one({etcd.address}, "test");
+            auto client = open_etcd_client({etcd.address});
+            REQUIRE(client.ok());
+            etcd_registry one(std::move(*client), "test");
             for (int i = 0; i < 4; ++i) {
                 const auto turned = one.turn(5'000'000);
                 const status said = one.announce("one", "x");

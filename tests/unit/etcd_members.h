@@ -42,10 +42,11 @@ public:
         }
         for (size_t i = 0; i < count; ++i) start(i);
         for (const std::string &one : endpoints) {
-            core::etcd_client asks({one}, with);
+            const auto client = core::open_etcd_client({one}, with);
+            REQUIRE(client.ok());
             bool there = false;
             for (int tries = 0; tries < 300 && !there; ++tries) {
-                there = asks.post("/v3/kv/range", {{"key", "YQ=="}}).ok();
+                there = (*client)->post("/v3/kv/range", {{"key", "YQ=="}}).ok();
                 if (!there) std::this_thread::sleep_for(std::chrono::milliseconds(100));
             }
             REQUIRE(there);

@@ -52,10 +52,12 @@ struct bench {
 
 const json anything = {{"key", "YQ=="}};
 
-std::string refusal(etcd_client &&asked) {
-    const auto said = asked.post("/v3/kv/range", anything);
+std::string refusal(const std::string &endpoint, const etcd_tls &tls) {
+    const auto client = open_etcd_client({endpoint}, tls);
+    REQUIRE_MESSAGE(client.ok(), client.failure().text);
+    const auto said = (*client)->post("/v3/kv/range", anything);
     REQUIRE_FALSE(said.ok());
-    const status watched = asked.watch(anything, false);
+    const status watched = (*client)->watch(anything, false);
     CHECK_FALSE(watched.ok());
     return said.failure().text;
 }
@@ -113,19 +115,21 @@ TEST_CASE("who is not vouched for is refused, on either side, and no secret is s
     const bench on;
     etcd_members all(1, on.with("etcd"));
     const std::string at = all.endpoints.front();
-    CHECK(etcd_client({at}, on.with("node")).post("/v3/kv/range", anything).ok());
+    const auto client = open_etcd_client({at}, on.with("node"));
+    REQUIRE_MESSAGE(client.ok(), client.failure().text);
+    CHECK((*client)->post("/v3/kv/range", anything).ok());
 
-    const std::string none = refusal(etcd_client({at}, on.with("")));
+    const std::string none = refusal(at, on.with(""));
     CHECK_MESSAGE(has(none, "certificate"), none);
-    const std::string stranger = refusal(etcd_client({at}, on.with("stranger")));
+    const std::string stranger = refusal(at, on.with("stranger"));
     CHECK_MESSAGE(has(stranger, "certificate"), stranger);
-    const std::string liar = refusal(etcd_client({at}, on.with("node", "other-ca")));
+    const std::string liar = refusal(at, on.with("node", "other-ca"));
     CHECK_MESSAGE(has(liar, "its certificate is refused: "), liar);
     // The certificate is for the address, not for the name.
     const std::string named = "https://localhost" + at.substr(at.rfind(':'));
-    const std::string name = refusal(etcd_client({named}, on.with("node")));
+    const std::string name = refusal(named, on.with("node"));
     CHECK_MESSAGE(has(name, "hostname mismatch"), name);
-    const std::string plain = refusal(etcd_client({at.substr(8)}, on.with("node")));
+    const std::string plain = refusal(at.substr(8), on.with("node"));
     for (const std::string &text : {none, stranger, liar, name, plain}) {
         CHECK_MESSAGE(on.is_secret_free(text), text);
         CHECK_MESSAGE(has(text, "etcd at "), text);
@@ -135,7 +139,7 @@ TEST_CASE("who is not vouched for is refused, on either side, and no secret is s
 TEST_CASE("TLS that nobody speaks ends in time") {
     const bench on;
     etcd_fake clear;  // HTTP
-    const std::string text = refusal(etcd_client({"https://" + clear.address}, on.with("node")));
+    const std::string text = refusal("https://" + clear.address, on.with("node"));
     CHECK_MESSAGE(has(text, "no TLS: "), text);
     const int mute = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address{};
@@ -146,8 +150,8 @@ TEST_CASE("TLS that nobody speaks ends in time") {
     REQUIRE(::listen(mute, 4) == 0);
     REQUIRE(::getsockname(mute, reinterpret_cast<sockaddr *>(&address), &bytes) == 0);
     const uint64_t begun_ns = steady_ns();
-    const std::string silent = refusal(
-        etcd_client({format("https://127.0.0.1:{}", ntohs(address.sin_port))}, on.with("node")));
+    const std::string silent =
+        refusal(format("https://127.0.0.1:{}", ntohs(address.sin_port)), on.with("node"));
     CHECK_MESSAGE(has(silent, "no answer within 1000 ms"), silent);
     CHECK(steady_ns() - begun_ns < 3 * cluster_registry::call_ns_max);
     ::close(mute);

@@ -81,10 +81,11 @@ TEST_CASE("version 2, nested groups: the lowest limit on the way up counts") {
 }
 
 TEST_CASE("version 2, a part of a processor is one") {
-    for (const auto &[quota, processors] :
+    for (const auto &[limit, processors] :
          {std::pair{"50000 100000", 1u}, std::pair{"1000 1000000", 1u},
           std::pair{"100000 100000", 1u}, std::pair{"100001 100000", 2u},
           std::pair{"1600000 100000", 16u}}) {
+        const std::string quota = limit;  // clang 14 captures no structured binding
         CAPTURE(quota);
         const tree at({{"proc/self/cgroup", "0::/"},
                        {"proc/self/mountinfo", mount_v2},
@@ -150,7 +151,8 @@ TEST_CASE("a set of processors, of both versions") {
         {"5-2", UINT32_MAX},
         {"a-b", UINT32_MAX},
         {"0-99999999", UINT32_MAX}};
-    for (const auto &[list, count] : lists) {
+    for (const auto &[processors, count] : lists) {
+        const std::string list = processors;
         CAPTURE(list);
         const tree two({{"proc/self/cgroup", "0::/a"},
                         {"proc/self/mountinfo", mount_v2},

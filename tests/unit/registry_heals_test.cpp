@@ -66,18 +66,20 @@ std::string text_of(const std::filesystem::path &file) {
 // As an operator, or a stranger, does with etcdctl.
 json tell_etcd(const etcd_fake &etcd, const std::string &path, const std::string &key,
                const std::string &value = "") {
-    etcd_client client({etcd.address});
+    const auto client = open_etcd_client({etcd.address});
+    REQUIRE(client.ok());
     json body = {{"key", base64("test/" + key)}};
     if (path.ends_with("put")) body["value"] = base64(value);
-    auto said = client.post(path, body);
+    auto said = (*client)->post(path, body);
     REQUIRE(said.ok());
     return *said;
 }
 
 std::string value_of(const etcd_fake &etcd, const std::string &key) {
-    etcd_client client({etcd.address});
+    const auto client = open_etcd_client({etcd.address});
+    REQUIRE(client.ok());
     const std::string whole = "test/" + key;
-    const auto said = client.post(
+    const auto said = (*client)->post(
         "/v3/kv/range", {{"key", base64(whole)}, {"range_end", base64(whole + std::string(1, 0))}});
     REQUIRE(said.ok());
     const json &pairs = etcd_part(*said, "kvs");

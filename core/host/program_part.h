@@ -1,0 +1,51 @@
+// program_part.h - parts of the program that lie in libraries of their own, beside the bundled
+// policies, and are opened when a configuration asks for them: plugins/<folder>/<name>.so.
+//
+//   // in the library, once
+//   MOORAGE_PROGRAM_PART(etcd_client_maker{make_gateway})
+//   // in the program
+//   auto maker = find_program_part<etcd_client_maker>("registry/etcd.so");
+//
+// Such a library shares C++ classes with the program, so it has to be of the same build: compiler,
+// standard library and version are compared before anything of it is used. It is no policy: the
+// search for policies passes its folder by. It stays mapped until the process ends.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+// Within the folder of the bundled policies.
+inline constexpr std::string_view program_part_folder = "registry";
+
+// What both sides have to agree on.
+inline constexpr std::string_view program_build_id = MOORAGE_BUILD_VERSION ", " __VERSION__;
+
+// What a library exports as `moorage_program_part`.
+struct program_part {
+    const char *build_id;
+    void (*entry)();  // a pointer to a function of the type that both sides name
+};
+
+// The entry point of plugins/<file>. Errors name the file and the remedy.
+result<void (*)()> open_program_part(std::string_view file);
+
+template <class Function>
+result<Function> find_program_part(std::string_view file) {
+    const auto entry = open_program_part(file);
+    if (!entry) return entry.failure();
+    return reinterpret_cast<Function>(*entry);
+}
+
+}  // namespace moorage::core
+
+// clang-format off
+#define MOORAGE_PROGRAM_PART(function)                                                       \
+    extern "C" __attribute__((visibility("default")))                                        \
+    const ::moorage::core::program_part moorage_program_part;                                \
+    const ::moorage::core::program_part moorage_program_part = {                             \
+        ::moorage::core::program_build_id.data(), reinterpret_cast<void (*)()>(function)};
+// clang-format on
