@@ -39,6 +39,12 @@ spdlog::level::level_enum of(log_level level) {
 }  // namespace
 
 void set_log_level(log_level level) { logger().set_level(of(level)); }
+silent_log::silent_log() {
+    for (const log_level level :
+         {log_level::error, log_level::warning, log_level::info, log_level::debug})
+        if (logs(level)) before_ = level;
+    set_log_level(log_level::off);
+}
 bool logs(log_level level) { return logger().should_log(of(level)); }
 void log_debug(std::string_view text) { log(spdlog::level::debug, text); }
 void log_info(std::string_view text) { log(spdlog::level::info, text); }

@@ -10,6 +10,19 @@ enum class log_level { debug, info, warning, error, off };
 
 // Messages below the level are dropped. Default: warning. Thread-safe.
 void set_log_level(log_level level);
+
+// For its lifetime nothing is logged: around work that was done, and told of, before.
+class silent_log {
+public:
+    silent_log();
+    ~silent_log() { set_log_level(before_); }
+    silent_log(const silent_log &) = delete;
+    silent_log &operator=(const silent_log &) = delete;
+
+private:
+    log_level before_ = log_level::off;
+};
+
 // Whether messages of the level are written: for texts that cost more than a call.
 bool logs(log_level level);
 void log_debug(std::string_view text);

@@ -224,4 +224,31 @@ TEST_CASE("an interrupted replay shows its rows, and goes on") {
     CHECK(on.lines("r.rows") == lines + 1);
 }
 
+// The time that a policy took is among a row's figures, so rows that were kept show the same again.
+TEST_CASE("placements are kept as they end, and --resume makes those that are missing") {
+    const bench on;
+    const std::string tiny = std::string(MOORAGE_SOURCE_DIR) + "/configs/clusters/tiny.toml";
+    const std::vector<std::string> words = {
+        "place",      tiny,
+        "--policies", "lfu,joint:effort=1000",
+        "--rows",     "p.rows",
+        "--json",     "p.json",
+        "--sweep",    "cluster.servers.expert_memory_bytes=1e9,2e9"};
+    const ended whole = on.run(words);
+    REQUIRE_MESSAGE(whole.code == 0, whole.errors);
+    const std::string figures = on.read("p.json");
+    REQUIRE(on.lines("p.rows") == 4);
+    const ended none = on.run(with(words, {"--resume"}));
+    CHECK(none.out == whole.out);
+    CHECK(on.read("p.json") == figures);
+    CHECK(on.lines("p.rows") == 4);
+    on.cut("p.rows", 3);
+    const ended rest = on.run(with(words, {"--resume"}));
+    CHECK(rest.code == 0);
+    CHECK(on.lines("p.rows") == 3 + 1 + 1);  // with the one that was cut off
+    const ended other = on.run(with(words, {"--resume", "--set", "run.seed=7"}));
+    CHECK(other.code == 0);
+    CHECK(on.lines("p.rows") == 3 + 1 + 1 + 4);
+}
+
 }  // namespace row_file_test

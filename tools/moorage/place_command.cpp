@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/run_config.h"
+#include "core/pipeline/run.h"
 #include "core/placement/placement_stage.h"
 #include "core/placement/zones.h"
 #include "core/report/placement_packing.h"
@@ -15,6 +16,7 @@
 #include "core/report/placement_report.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/row_file.h"
 #include "tools/moorage/settings.h"
 #include "tools/moorage/rows.h"
 #include "tools/moorage/sweeps.h"
@@ -29,6 +31,7 @@ struct place_arguments {
     std::string config, policies, plan_file, out_file, json_file, html_file;
     std::vector<std::string> sweeps;
     setting_options settings;
+    row_file_options rows;
 };
 
 // A policy to be tried, with its parameters; or a plan that is there already.
@@ -208,10 +211,38 @@ placement_row failed_one(const contender &one, const failed_row &how) {
     return row;
 }
 
+// "prism, cluster.servers.expert_memory_bytes=1e6"
+std::string label_of(const contender &one, const placement_scene &at) {
+    std::string label = name_of(one);
+    for (const auto &[key, value] : at.settings) label += format(", {}={}", key, value);
+    return label;
+}
+
+// The rows of a command that are kept, and what tells them apart.
+struct kept_plans {
+    row_file &file;
+    run_resources &shared;
+
+    // Of a row's zone; the hash is of what the row was asked for with.
+    row_identity identity(const std::string &label, const contender &one, const job &from,
+                          uint32_t zone) const {
+        run_config config = from.config;
+        config.placement = one.stage;
+        config.cluster->plan = one.plan_file;
+        std::string settings = label + format(", zone {}", zone);
+        for (const override_value &value : from.overrides)
+            settings += format("; {}.{}={}", value.section, value.key, value.value);
+        return {label, hash_of_run(config, settings, shared)};
+    }
+};
+
 // A row that failed is one that says so. Zones are placed side by side; a cluster that is planned
 // as one has a machine to itself, since a policy's own time is among the figures.
-placement_row make_row(const contender &one, const run_config &config, const registry &policies,
-                       const scene &whole, std::optional<failed_row> &failed, int &signal) {
+placement_row make_row(const contender &one, const job &from, const placement_scene &at,
+                       const kept_plans &kept, std::optional<failed_row> &failed, int &signal) {
+    const run_config &config = from.config;
+    const registry &policies = kept.shared.policies();
+    const scene &whole = at.of;
     placement_row row;
     row.made.policy = name_of(one);
     result<plan> given = plan{};
@@ -223,8 +254,15 @@ placement_row make_row(const contender &one, const run_config &config, const reg
         if (leading[zone] == zone) planned.push_back(zone);
     row_parts parts(static_cast<uint32_t>(leading.size()));
     // A policy's own time is among the figures, so each plan is made in a process of its own.
+    const std::string label = label_of(one, at);
+    rows_options how{.at_once = leading.size() > 1 ? 0u : 1u, .is_measured = true};
+    if (kept.file.is_open()) {
+        how.kept = &kept.file;
+        how.identity = [&](size_t i) { return kept.identity(label, one, from, planned[i]); };
+        how.figures = [](const std::string &) { return json(); };
+    }
     signal = run_rows(
-        planned.size(), {.at_once = leading.size() > 1 ? 0u : 1u, .is_measured = true},
+        planned.size(), how,
         [&](size_t i) { return place_zone(one, config, policies, whole, *given, planned[i]); },
         [&](size_t i, row_end how) { parts.take(planned[i], std::move(how)); });
     if (signal != 0) return row;
@@ -235,8 +273,8 @@ placement_row make_row(const contender &one, const run_config &config, const reg
     for (std::string &refusal : parts.refusals)
         if (row.refusal.empty()) row.refusal = std::move(refusal);
     if (!row.refusal.empty()) return row;
-    zoned_plan all = leading.size() > 1 ? join_zones(whole, parts.plans, leading)
-                                        : std::move(parts.plans[0]);
+    zoned_plan all =
+        leading.size() > 1 ? join_zones(whole, parts.plans, leading) : std::move(parts.plans[0]);
     row.made = std::move(all.made), row.figures = std::move(all.figures);
     if (!one.label.empty()) row.made.policy = one.label;
     return row;
@@ -248,13 +286,6 @@ struct row_request {
     size_t job = 0;
     std::optional<failed_row> failed;  // its cluster already has
 };
-
-// "prism, cluster.servers.expert_memory_bytes=1e6"
-std::string label_of(const contender &one, const placement_scene &at) {
-    std::string label = name_of(one);
-    for (const auto &[key, value] : at.settings) label += format(", {}={}", key, value);
-    return label;
-}
 
 result<std::vector<row_request>> find_rows(const place_arguments &given,
                                            const std::vector<job> &jobs, const registry &known,
@@ -278,24 +309,23 @@ result<std::vector<row_request>> find_rows(const place_arguments &given,
 
 // The exit code: a row that failed is one that says so, in `report`, beside the others.
 result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs,
-                      placement_report &report, int &signal) {
-    registry policies;
-    std::vector<std::filesystem::path> paths = registry::default_paths();
-    const auto &more = jobs[0].config.plugin_paths;
-    paths.insert(paths.end(), more.begin(), more.end());
-    if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
-    const auto rows = find_rows(given, jobs, policies, report);
+                      placement_report &report, row_file &file, int &signal) {
+    run_resources shared;
+    if (const status scanned = shared.scan(jobs[0].config.plugin_paths); !scanned)
+        return scanned.failure();
+    const kept_plans kept{file, shared};
+    const auto rows = find_rows(given, jobs, shared.policies(), report);
     if (!rows) return rows.failure();
     std::vector<failed_row> failed;
     for (const row_request &one : *rows) {
         const placement_scene &at = report.scenes[one.job];
         std::optional<failed_row> failure = one.failed;
-        placement_row row =
-            failure ? failed_one(one.by, *failure)
-                    : make_row(one.by, jobs[one.job].config, policies, at.of, failure, signal);
+        placement_row row = failure ? failed_one(one.by, *failure)
+                                    : make_row(one.by, jobs[one.job], at, kept, failure, signal);
         if (signal != 0) {
-            print_error(format("moorage: interrupted by {} after {} of {} rows\n",
-                               name_of_signal(signal), report.rows.size(), rows->size()));
+            print_error(format("moorage: interrupted by {} after {} of {} rows; {}\n",
+                               name_of_signal(signal), report.rows.size(), rows->size(),
+                               file.remedy()));
             break;
         }
         report.rows.push_back(std::move(row));
@@ -345,8 +375,10 @@ int run_place(const place_arguments &given) {
     if (!jobs) return fail(jobs.failure());
     report.title = jobs->front().config.title;
     report.statistics = statistics_of(jobs->front().config);
+    auto file = row_file::open(given.rows, {given.out_file, given.json_file, given.html_file});
+    if (!file) return fail(file.failure());
     int signal = 0;
-    const auto code = make_rows(given, *jobs, report, signal);
+    const auto code = make_rows(given, *jobs, report, *file, signal);
     if (!code) return fail(code.failure());
     if (*code == exit_usage) return *code;
     if (signal != 0 && report.rows.empty()) return end_interrupted(signal);
@@ -356,6 +388,7 @@ int run_place(const place_arguments &given) {
     if (given.json_file != "-") print(to_text(report));
     if (const status done = write_files(given, report); !done) return fail(done.failure());
     if (signal != 0) return end_interrupted(signal);
+    if (const status closed = file->finish(); !closed) return fail(closed.failure());
     // A row without a plan is not what was asked for.
     for (const placement_row &row : report.rows)
         if (!row.refusal.empty()) return exit_failed;
@@ -390,6 +423,7 @@ command install_place(parser &app) {
     add_json(*sub, given->json_file, "all figures");
     sub->add_option("--html", given->html_file, "write a page with maps, plots and a table")
         ->type_name("FILE");
+    add_row_file(*sub, given->rows);
     sub->footer(rows_footer);
     return [given] { return run_place(*given); };
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/mapped_file.h"
 #include "core/base/partial_files.h"
 #include "core/base/text.h"
@@ -116,6 +117,7 @@ std::set<std::filesystem::path> inputs_of(const run_config &config, run_resource
         return found->second;
     {
         const opened_files noted(files);
+        const silent_log until_the_row;  // which says what is wrong with them
         open_inputs(config, shared);
     }
     return known[names] = files;
