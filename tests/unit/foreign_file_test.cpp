@@ -77,7 +77,8 @@ TEST_CASE("mounts that let nothing be executed") {
         mounts[place] = ("," + options + ",").find(",noexec,") != std::string::npos;
     }
     size_t forbidden = 0, allowed = 0;
-    for (const auto &[place, noexec] : mounts) {
+    for (const auto &[folder, noexec] : mounts) {
+        const std::string place = folder;  // clang 14 captures no structured binding
         if (place.find('\\') != std::string::npos || !std::filesystem::exists(place)) continue;
         CAPTURE(place);
         CHECK(noexec_text(place).empty() == !noexec);
