@@ -241,7 +241,8 @@ output_tokens = 5
         {"cluster.local_bits_per_s=400", "\"400 Gbit/s\""},
         {"cluster.workloads.poisson_s=5e7", ""},
         {"placement.migration_bytes_per_s=2", "\"2 GB/s\""}};
-    for (const auto &[set, meant] : slips) {
+    for (const auto &[setting, meant] : slips) {
+        const std::string set = setting;
         CAPTURE(set);
         const std::string said = refused(text, {set});
         CHECK(holds(said, "they are believed"));

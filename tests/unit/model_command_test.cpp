@@ -85,8 +85,9 @@ TEST_CASE("the KV cache is counted as the executor keeps it") {
     const std::string golden = moorage::test::golden_directory("gpt_oss").string();
     const uint64_t values = 4 * 100 * 2 * 2 * 16;
     const std::string of = golden + " --json - --context 100 --profile host --profile rtx_4090";
-    for (const auto &[executor, value_bytes] :
+    for (const auto &[name, value_bytes] :
          {std::pair(std::string("cpu"), 4u), {"cuda", 2u}, {"emulator", 2u}}) {
+        const std::string executor = name;
         CAPTURE(executor);
         const outcome result = info(of + " --executor " + executor);
         REQUIRE(result.code == 0);

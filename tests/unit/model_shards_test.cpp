@@ -163,7 +163,8 @@ TEST_CASE("types of the format that nothing computes with matter where they are 
         {"F8_E8M0", "[4]", 4}, {"F4", "[3, 2]", 3},       {"F6_E2M3", "[4]", 3},
         {"F6_E3M2", "[8]", 6}, {"F8_E4M3FNUZ", "[2]", 2}, {"F8_E5M2FNUZ", "[2]", 2},
         {"C64", "[2, 1]", 16}, {"F4", "[0]", 0}};
-    for (const auto &[type, shape, bytes] : further) {
+    for (const auto &[name, shape, bytes] : further) {
+        const std::string type = name;
         CAPTURE(type);
         raw_file file = good;
         file["x.scale"] = {"x.scale", type, shape, std::vector<std::byte>(bytes)};

@@ -170,9 +170,10 @@ TEST_CASE("an output without a name is refused; a link stays, and what it leads 
     std::filesystem::create_symlink("far/old.json", on.file("first"));
     std::filesystem::create_symlink("first", on.file("second"));
     std::filesystem::create_symlink(on.file("far/new.json"), on.file("dangling"));
-    for (const auto &[link, target] : {std::pair{"first", "far/old.json"},
+    for (const auto &[name, target] : {std::pair{"first", "far/old.json"},
                                        {"second", "far/old.json"},
                                        {"dangling", "far/new.json"}}) {
+        const std::string link = name;
         CAPTURE(link);
         auto linked = command;
         linked.insert(linked.end(), {"--json", link});
