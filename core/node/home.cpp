@@ -301,7 +301,7 @@ result<home_result> home_run::drive() {
     while (!options_.desk && next_pass()) {
         done.layer_steps += source_->layers();
         if (options_.after_pass) options_.after_pass(*caller_);
-        if (options_.stop && options_.stop()) return error{"stopped, as its output has no taker"};
+        if (options_.stop && options_.stop()) return error{"stopped: the output pipe is closed"};
     }
     if (!faults_.fatal().empty())
         return error{faults_.fatal() +

@@ -380,7 +380,7 @@ result<run_report> runner::drive() {
     uint64_t shown = 0, switched = 0;
     while (line.next_pass()) {
         log_switched(line.guarding(), switched);
-        if (options_.stop && options_.stop()) return error{"stopped, as its output has no taker"};
+        if (options_.stop && options_.stop()) return error{"stopped: the output pipe is closed"};
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;
         options_.progress(line.tokens_done() - shown);
         shown = line.tokens_done();

@@ -62,7 +62,7 @@ table_column moved_column(const comparison &compared) {
     return {unit == 1e9 ? "GB/token" : "MB/token", aligned(values), false, 1};
 }
 
-// With the mark of what nothing beats, or that it does not fit.
+// With a mark if it is Pareto-optimal, or does not fit.
 table_column tpot_column(const comparison &compared, const comparison_view &view) {
     std::vector<double> values;
     for (const comparison_row &row : compared.rows) {
@@ -286,7 +286,7 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
         gpu = gpu && has_gpu(report);
     }
     const std::string text = time_sentence(sum, gpu);
-    return count > 1 && !text.empty() ? "in all rows together, " + text : text;
+    return count > 1 && !text.empty() ? "over all rows, " + text : text;
 }
 
 // Where the highest hit rate is not the highest speed, once: the first size where the speeds are
@@ -357,10 +357,9 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
     for (const std::string &profile : view.profiles) {
         const std::vector<size_t> rows = rows_on(compared, profile);
         const std::string name = profile.empty() ? "" : profile + ": ";
-        const std::string fastest = fastest_sentence(compared, view, rows);
-        const std::string time = time_sentence(compared, view, rows);
-        const std::string join = fastest.empty() || time.empty() ? "" : "; ";
-        if (!fastest.empty() || !time.empty()) lines.push_back(name + fastest + join + time);
+        for (const std::string &sentence :
+             {fastest_sentence(compared, view, rows), time_sentence(compared, view, rows)})
+            if (!sentence.empty()) lines.push_back(name + sentence);
     }
     for (std::string &sentence : cluster_reading(compared, view))
         lines.push_back(std::move(sentence));
@@ -404,11 +403,11 @@ static std::string marks_text(const comparison &compared, const comparison_view 
     std::string text;
     if (any_mark) {
         std::string mark =
-            format("* nothing of the same work beats it in memory, {} and quality together",
+            format("* Pareto-optimal in memory, {} and quality among rows of the same work",
                    all_clusters(compared) ? "latency" : "TPOT");
         if (const std::vector<std::string> seers = offline_labels(compared, view); !seers.empty())
-            mark += format("; {}, which see{} the future, take{} no part", listed(seers, "and"),
-                           seers.size() == 1 ? "s" : "", seers.size() == 1 ? "s" : "");
+            mark += format("; {} {} the future and {} not ranked", listed(seers, "and"),
+                           seers.size() == 1 ? "sees" : "see", seers.size() == 1 ? "is" : "are");
         for (const std::string &part : wrapped(mark, columns_max)) text += part + "\n";
     }
     for (size_t i = 0; i < compared.rows.size(); ++i)

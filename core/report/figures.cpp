@@ -82,7 +82,7 @@ bool before_unit(std::string_view text, size_t space) {
         return false;
     const std::string_view rest = text.substr(space + 1);
     const std::string_view word = rest.substr(0, rest.find_first_of(" ,;:.)\n"));
-    constexpr std::string_view units[] = {"%",  "ns", "us", "ms",  "s",   "B",
+    constexpr std::string_view units[] = {"%",  "ns", "us", "ms", "s",   "B",
                                           "kB", "MB", "GB", "TB", "MiB", "GiB"};
     return std::ranges::find(units, word) != std::end(units);
 }

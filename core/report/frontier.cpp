@@ -1,4 +1,4 @@
-// frontier.cpp - curves over a parameter, the set that nothing beats, and how they are shown.
+// frontier.cpp - curves over a parameter, the Pareto set, and how they are shown.
 #include "core/report/frontier.h"
 
 #include <algorithm>
@@ -151,7 +151,7 @@ std::vector<size_t> pareto_set(const tuning &of) {
 
 std::string frontier_text(const tuning &of) {
     const std::vector<size_t> front = pareto_set(of);
-    std::string text = format("{} runs; what nothing beats in {} and {}:\n\n", of.trials.size(),
+    std::string text = format("{} runs; Pareto-optimal in {} and {}:\n\n", of.trials.size(),
                               of.params[0].name, of.targets[0].metric);
     const std::vector<table_column> columns = trial_columns(of, front);
     double top = 0;

@@ -107,7 +107,7 @@ std::string left_out(const std::vector<table_column> &columns, const std::vector
     std::vector<std::string> names;
     for (size_t i = 0; i < columns.size(); ++i)
         if (widths[i] == 0) names.push_back(columns[i].heading);
-    return names.empty() ? "" : "left out for want of room: " + listed(names, "and");
+    return names.empty() ? "" : "hidden, as the table is too narrow: " + listed(names, "and");
 }
 
 std::string heading_line(const std::vector<table_column> &columns,

@@ -26,7 +26,7 @@ std::vector<std::string> aligned(const std::vector<double> &values);
 // which rows had one name: rather is the table too wide. Key columns come first.
 std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size_t columns_max);
 
-// "left out for want of room: late, wasted", or nothing.
+// "hidden, as the table is too narrow: late, wasted", or nothing.
 std::string left_out(const std::vector<table_column> &columns, const std::vector<size_t> &widths);
 
 std::string heading_line(const std::vector<table_column> &columns,

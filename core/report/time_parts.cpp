@@ -135,7 +135,7 @@ std::string time_lines(const run_report &report) {
 
 std::string time_sentence(const time_causes &sum, bool gpu) {
     if (sum.sum() == 0) return "";
-    return format("of the time the {} {}", gpu ? "GPU" : "CPU", listed(shares_of(sum), "and"));
+    return format("the {} {} of the time", gpu ? "GPU" : "CPU", listed(shares_of(sum), "and"));
 }
 
 std::string shares_text(const time_causes &sum) {

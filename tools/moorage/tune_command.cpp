@@ -257,7 +257,7 @@ void add_values(parser &sub, tune_arguments &given) {
         ->take_all()
         ->expected(1);
     sub.add_option("--frontier", given.frontier,
-                   "instead: what nothing beats in a number and a figure, memory.experts:tpot_ms")
+                   "instead: the Pareto-optimal values of a number and a figure, memory.experts:tpot_ms")
         ->type_name("SECTION.KEY:METRIC");
     sub.add_option("--from", given.range.from, "smallest value; default: as the policy declares");
     sub.add_option("--to", given.range.to, "largest value; default: as the policy declares");

@@ -341,7 +341,7 @@ const optimum = (rows, axis) => {
     points: [...points.values()]}] : [];
 };
 // What lies undominated in memory, speed and quality, as rings on the lines.
-const rings = (rows, axis) => [{name: 'nothing beats', dots: true, ring: true, look: {mark: true, dash: []},
+const rings = (rows, axis) => [{name: 'Pareto-optimal', dots: true, ring: true, look: {mark: true, dash: []},
   points: rows.filter(r => r.pareto).map(r => [axis.of(r), r.tpot_ms.mean])}];
 
 const machine_chapters = rows => {
@@ -350,8 +350,8 @@ const machine_chapters = rows => {
   for (const r of rows) look(r.label, r.offline);
   const profiles = distinct(rows.map(r => r.profile));
   const on = profile => rows.filter(r => r.profile === profile);
-  chapter('Speed', 'Time per output token. A ring or a star: no other row of the same work has ' +
-    'less memory, a lower time and as good a quality.', grid(profiles.map(p => {
+  chapter('Speed', 'Time per output token. A ring or a star: Pareto-optimal in memory, time and ' +
+    'quality among rows of the same work.', grid(profiles.map(p => {
     const axis = axes_of(on(p))[0];
     return against(p || 'no profile', on(p), axis, 'tpot_ms.mean', look, axis ? rings(on(p), axis) : []);
   })));
@@ -529,7 +529,7 @@ kinds.comparison = d => {
   const size = [{heading: 'experts', of: x => said('count', x.slots)},
     {heading: 'share', of: x => x.experts_all ? said('share of 1', x.slots / x.experts_all) : '-'}];
   for (const profile of distinct(machines.map(x => x.profile)))
-    chapter('Results, ' + (profile || 'no profile'), 'Bold: nothing beats it in memory, time and quality. ' +
+    chapter('Results, ' + (profile || 'no profile'), 'Bold: Pareto-optimal in memory, time and quality. ' +
       'Italic: sees the future, or does not fit.',
       results(machines.filter(x => x.profile === profile), single_paths, [...size, ...interval(machines)]));
   chapter('Results of clusters', 'Bold: the lowest latency of equal clusters.', results(clusters, cluster_paths, interval(clusters)));
@@ -583,10 +583,10 @@ kinds.frontier = d => {
   const others = s => d.params.slice(1).map(p => s.values[p.name]).join(' + ') || y;
   const good = d.samples.filter(s => s.fits && s.figures[y] != null);
   const point = s => [s.values[x], s.figures[y]];
-  chapter('What nothing beats', 'Each point is a run; values that do not fit are left out.', lines(
+  chapter('Pareto-optimal runs', 'Each point is a run. Values that do not fit are left out.', lines(
     y + ' against ' + x, x, y, [...distinct(good.map(others)).map(name => ({name, look: look(name),
       points: good.filter(s => others(s) === name).map(point)})),
-      {name: 'nothing beats', dots: true, ring: true, look: {mark: true, dash: []}, points: d.frontier.map(point)}]));
+      {name: 'Pareto-optimal', dots: true, ring: true, look: {mark: true, dash: []}, points: d.frontier.map(point)}]));
   chapter('Runs', null, table([...d.params.map(p => ({heading: p.name, key: true, of: s => String(s.values[p.name])})),
     {heading: y, of: s => said('', s.figures[y])}, {heading: 'fits', of: s => s.fits ? 'yes' : 'no'}], d.samples));
 };
