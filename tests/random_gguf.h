@@ -29,7 +29,7 @@ namespace moorage::test {
 struct gguf_recipe {
     const char *name;
     core::weight_type most, output;
-    // Of rows whose length blocks of 256 do not divide: of the first layer and of the others.
+    // Types of rows whose length is no multiple of 256: in the first layer and in the others.
     core::weight_type odd_first, odd;
 };
 inline constexpr gguf_recipe gguf_recipes[] = {

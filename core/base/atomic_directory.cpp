@@ -1,5 +1,5 @@
-// atomic_directory.cpp - a temporary directory in the same folder, so that the rename stays on one
-// file system.
+// atomic_directory.cpp - uses a temporary directory in the same folder, so that the rename stays
+// within one file system.
 #include "core/base/atomic_directory.h"
 
 #include <sys/stat.h>
@@ -33,7 +33,7 @@ result<atomic_directory> atomic_directory::create(const fs::path &path) {
     made.path_ = path;
     made.place_ = place_of(path, code);
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
-    // Nobody's working directory is taken from under him.
+    // Refuses this process's working directory, which the rename would replace.
     if (fs::exists(made.place_, code) &&
         (!fs::is_directory(made.place_, code) || !fs::is_empty(made.place_, code) ||
          fs::equivalent(made.place_, fs::current_path(code), code)))

@@ -1,5 +1,5 @@
-// atomic_directory.h - a directory that appears whole or not at all: written beside its place, then
-// renamed.
+// atomic_directory.h - a directory that appears whole or not at all. It is written beside its final
+// place, then renamed.
 #pragma once
 
 #include <filesystem>
@@ -12,23 +12,24 @@ namespace moorage::core {
 
 class atomic_directory {
 public:
-    // The place may hold an empty directory, which is replaced at commit, or nothing. A signal that
-    // ends the program leaves no trace either (partial_files.h).
+    // The final place may hold nothing or an empty directory, which commit() replaces. If a signal
+    // ends the program, nothing is left behind either (partial_files.h).
     static result<atomic_directory> create(const std::filesystem::path &path);
     atomic_directory(atomic_directory &&other) noexcept;
     atomic_directory &operator=(atomic_directory &&) = delete;
-    ~atomic_directory();  // without a commit: no trace of it is left
+    ~atomic_directory();  // without commit(): removes everything
 
-    // Where to write a file of that name until the commit. All files are named so: what is not is
-    // left behind by a signal.
+    // The path at which to write the file `name` until commit(). Name all files in this way: a file
+    // that was not named here stays behind after a signal.
     std::filesystem::path file(const std::string &name);
-    status commit();  // once
+    status commit();  // call at most once
 
 private:
     atomic_directory() = default;
     std::filesystem::path path_;           // as given, for messages
-    std::filesystem::path place_, draft_;  // absolute; no draft: renamed
-    std::vector<int> noted_;               // the draft and its files among the partial files
+    std::filesystem::path place_, draft_;  // absolute; draft_ is empty once renamed
+    std::vector<int> noted_;               // entries of the draft and its files in the table of
+                                           // partial files
 };
 
 }  // namespace moorage::core

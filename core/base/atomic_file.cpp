@@ -1,5 +1,5 @@
-// atomic_file.cpp - a temporary file in the same folder, so that the rename stays on one file
-// system.
+// atomic_file.cpp - uses a temporary file in the same folder, so that the rename stays within one
+// file system.
 #include "core/base/atomic_file.h"
 
 #include <fcntl.h>
@@ -17,9 +17,9 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t buffer_bytes = 256 * 1024;
-constexpr int links_max = 40;  // as the system has it
+constexpr int links_max = 40;  // the system's own limit
 
-// What a link leads to, and that again; nothing has to be there.
+// Follows links until the path is no link. The file need not exist.
 std::filesystem::path target_of(std::filesystem::path path, std::error_code &code) {
     for (int hops = 0; hops < links_max; ++hops) {
         const auto is = std::filesystem::symlink_status(path, code);
@@ -29,7 +29,7 @@ std::filesystem::path target_of(std::filesystem::path path, std::error_code &cod
         }
         const std::filesystem::path next = std::filesystem::read_symlink(path, code);
         if (code) return path;
-        path = path.parent_path() / next;  // where `next` is absolute, that alone
+        path = path.parent_path() / next;  // if `next` is absolute, it replaces the whole path
     }
     code = std::make_error_code(std::errc::too_many_symbolic_link_levels);
     return path;
@@ -48,7 +48,7 @@ result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
     made.place_ = std::filesystem::absolute(target, code).string();
     if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
-    // Opened like any file, so that it gets the usual rights.
+    // Opened like any other file, so that it gets the usual permissions.
     made_partial draft = make_partial(made.place_, [](const char *name) {
         return ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     });
@@ -109,7 +109,7 @@ status atomic_file::written() const {
 
 status atomic_file::commit() {
     flush();
-    // Closed first: some file systems tell only then that there was no room.
+    // Close before checking: some file systems report a full disk only then.
     if (::close(std::exchange(file_, -1)) != 0 && failure_ == 0) failure_ = errno;
     if (failure_ == 0 && ::rename(temporary_.c_str(), place_.c_str()) != 0) failure_ = errno;
     if (const status done = written(); !done) return done;

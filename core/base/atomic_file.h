@@ -1,4 +1,5 @@
-// atomic_file.h - a file that appears whole or not at all: written beside its place, then renamed.
+// atomic_file.h - a file that appears whole or not at all. It is written beside its final place,
+// then renamed.
 #pragma once
 
 #include <atomic>
@@ -14,21 +15,21 @@ namespace moorage::core {
 
 class atomic_file {
 public:
-    // The place may hold a regular file, which is replaced at commit, or nothing; where it is a
-    // link, that is what the link leads to, and the link stays. A signal that ends the program
-    // leaves no trace either (partial_files.h).
+    // The final place may hold nothing or a regular file, which commit() replaces. If it is a link,
+    // the file that the link leads to is replaced, and the link stays. If a signal ends the
+    // program, nothing is left behind either (partial_files.h).
     static result<atomic_file> create(const std::filesystem::path &path);
     atomic_file(atomic_file &&other) noexcept;
     atomic_file &operator=(atomic_file &&) = delete;
-    ~atomic_file();  // without a commit: no trace of it is left
+    ~atomic_file();  // without commit(): removes the draft
 
-    // Buffered; an error shows at commit at the latest.
+    // Buffered. An error is reported by commit() at the latest.
     void write(std::span<const std::byte> bytes);
-    // Anywhere in the file, from any thread, past the buffer. Not mixed with write().
+    // Writes at any offset, from any thread, without the buffer. Do not mix with write().
     void write_at(uint64_t offset, std::span<const std::byte> bytes);
-    status written() const;  // what of it has failed so far
-    status commit();         // once
-    // Where it is until it is committed: to read what has been written.
+    status written() const;  // the first error so far
+    status commit();         // call at most once
+    // The path of the file until commit(), for reading what has been written.
     const std::string &draft() const { return temporary_; }
 
 private:
@@ -39,7 +40,7 @@ private:
     std::string place_, temporary_;
     std::string buffer_;
     int file_ = -1;
-    int noted_ = -1;                // among the partial files
+    int noted_ = -1;                // entry in the table of partial files
     std::atomic<int> failure_ = 0;  // errno of the first write that failed
 };
 

@@ -1,5 +1,5 @@
-// causes.h - what the time of a run goes to. At every moment it is exactly one cause, so they sum
-// to the whole.
+// causes.h - the causes that the time of a run is divided among. Every moment has exactly one
+// cause, so the causes sum to the whole time.
 #pragma once
 
 #include <array>
@@ -11,15 +11,15 @@ namespace moorage::core {
 
 enum class cause : uint8_t {
     compute,  // the device computes
-    launch,   // of its operations: fixed costs, launches and synchronisation
-    link,     // nothing can run before a transfer has ended
-    disk,     // the same, and what it is to carry is still being read
+    launch,   // fixed costs of the device's operations: launches and synchronisation
+    link,     // nothing can run until a transfer has ended
+    disk,     // as link, while the bytes to transfer are still being read from disk
     cpu,      // nothing is left to do until the CPU has computed its experts
-    network,  // until a message from another machine is here, or one is there
-    away,     // until another machine has computed, and what waits there before
+    network,  // waiting for a message from another machine, or to one
+    away,     // waiting for another machine to compute, and for its queue
     policy,   // policies decide, and nothing else can go on
-    host,     // what is left in real time: hand-overs, control, tokens drawn
-    idle      // no request is there
+    host,     // the rest of the real time: hand-overs, control, drawing tokens
+    idle      // there is no request
 };
 inline constexpr size_t cause_count = 10;
 inline constexpr std::array<std::string_view, cause_count> cause_names{

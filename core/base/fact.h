@@ -1,4 +1,4 @@
-// fact.h - a figure that a policy states of itself.
+// fact.h - a figure that a policy reports about itself.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 namespace moorage::core {
 
 struct fact {
-    std::string name;  // as the policy calls it, unit last
+    std::string name;  // the policy's own name for it, unit last
     double value = 0;
 };
 

@@ -1,7 +1,7 @@
-// few.h - loops over a handful of values, as the arrays of a decoded token are.
+// few.h - loops over a handful of values, such as the arrays of a decoded token.
 //
-// A call of the C library takes longer to begin than two to eight values take to be stored, and so
-// does a loop that the compiler has made wide. Longer copies and fills are left to the library.
+// A call of the C library takes longer to start than storing two to eight values. So does a loop
+// that the compiler has vectorised. Longer copies and fills use the library.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace moorage::core {
 
 inline constexpr size_t few_max = 16;
 
-// In a loop: the compiler leaves it as it is written.
+// Put this into a loop to keep the compiler from vectorising it.
 inline void as_written() { __asm__ volatile(""); }
 
 template <class T>

@@ -1,4 +1,4 @@
-// finite.cpp - a quick pass that asks whether any exponent is all ones, then the slow one.
+// finite.cpp - a fast pass that looks for any exponent of all ones, then a slow one that finds it.
 #include "core/base/finite.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Bits read(const std::byte *data, uint64_t index) {
     return bits;
 }
 
-// `odd`: all of these bits set make a value that is not finite.
+// A value is not finite if all bits of `odd` are set in it.
 template <class Bits>
 uint64_t first_with(const std::byte *data, uint64_t begin, uint64_t end, Bits odd) {
     constexpr uint64_t chunk = 16 * 1024;

@@ -1,4 +1,4 @@
-// foreign_file.cpp - by the first bytes of each kind.
+// foreign_file.cpp - recognises files by their first bytes.
 #include "core/base/foreign_file.h"
 
 #include <sys/statvfs.h>
@@ -31,7 +31,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
     return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
 }
 
-// By its mark, or by the zeros that letters of ASCII have there.
+// By its byte order mark, or by the zero bytes beside ASCII letters.
 bool is_utf16(std::string_view text) {
     if (text.starts_with("\xff\xfe"sv) || text.starts_with("\xfe\xff"sv)) return true;
     return text.size() >= 4 && ((text[0] != 0 && text[1] == 0 && text[2] != 0 && text[3] == 0) ||

@@ -1,4 +1,4 @@
-// foreign_file.h - files that are not what their names say: what to tell a person about them.
+// foreign_file.h - messages about files that are not what their names say.
 //
 //   const std::string wrong = foreign_text(first_bytes);
 //   if (!wrong.empty()) return error{format("{}: {}", path, wrong)};
@@ -11,16 +11,17 @@
 
 namespace moorage::core {
 
-// So many bytes of a file's beginning are enough for both.
+// This many bytes of a file's beginning are enough for both functions.
 inline constexpr size_t foreign_bytes = 1024;
 
-// "is a pointer of Git LFS ..."; empty: it is none.
+// "is a pointer of Git LFS ..."; empty: it is not a pointer.
 std::string foreign_pointer(std::span<const std::byte> begin);
-// Of a file that is to be text: a pointer, packed, or UTF-16. Empty: it is none of them.
+// For a file that should be text: says that it is a pointer, compressed, or UTF-16. Empty: none of
+// them.
 std::string foreign_text(std::span<const std::byte> begin);
 
-// Of a file that the system will not execute, a library or a program: what to do about the mount
-// that it lies on. Empty: the mount lets files be executed, or nobody knows.
+// For a library or program that the system refuses to execute: what to do about the mount that it
+// lies on. Empty: the mount allows execution, or it is not known.
 std::string noexec_text(const std::filesystem::path &file);
 
 }  // namespace moorage::core

@@ -17,14 +17,14 @@ inline float float_of_half(uint16_t half) {
     return sign != 0 ? -magnitude : magnitude;
 }
 
-// Rounds to the nearest, ties to even; too large becomes infinite.
+// Rounds to the nearest, ties to even. Values that are too large become infinite.
 inline uint16_t half_of_float(float value) {
     const uint32_t bits = std::bit_cast<uint32_t>(value);
     const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
     const uint32_t magnitude = bits & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
     if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
-    if (magnitude < 0x38800000u)  // below the smallest normal half: whole multiples of 2^-24
+    if (magnitude < 0x38800000u)  // below the smallest normal half: multiples of 2^-24
         return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(
                                                 std::bit_cast<float>(magnitude) * 0x1p24f)));
     const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);

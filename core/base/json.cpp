@@ -1,4 +1,4 @@
-// json.cpp - what needs the whole of the JSON type but belongs to its name.
+// json.cpp - the functions of json_fwd.h that need the complete JSON type.
 #include "core/base/json.h"
 
 #include <algorithm>
@@ -47,7 +47,8 @@ std::string quoted_odd_numbers(std::string_view text) {
                 continue;
             }
         }
-        const size_t taken = in_text && letter == '\\' ? 2 : 1;  // an escaped quote ends no text
+        const size_t taken = in_text && letter == '\\' ? 2 : 1;  // an escaped quote does not end
+                                                                 // the text
         if (letter == '"') in_text = !in_text;
         out += text.substr(at, taken);
         at += taken;
@@ -64,7 +65,7 @@ std::string json_problem(std::string_view what) {
     const size_t begin = text.find(token), end = text.rfind(token_end);
     if (begin != text.npos && end > begin + token.size() + token_max) {
         const size_t first = begin + token.size();
-        // What stands next to the mistake says more than where the token began.
+        // The end of the token, next to the mistake, helps more than its beginning.
         text.replace(first, end - token_max - first, "...");
     }
     if (text.size() > text_max) text = text.substr(0, text_max) + "...";

@@ -1,5 +1,5 @@
-// json.h - the JSON library, included here and nowhere else: by the units that build, read or write
-// JSON. Headers need its name alone: json_fwd.h.
+// json.h - the JSON library. Only units that build, read or write JSON include this header. Other
+// headers need only the name: json_fwd.h.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,10 +11,10 @@
 
 namespace moorage::core {
 
-// read_json() for objects whose keys have another order.
+// read_json() for objects that keep their keys in another order.
 template <class Json>
 result<Json> read_json_as(std::string_view text) {
-    // Few files have odd numbers: they are looked for where the text does not parse without.
+    // Few files have Infinity or NaN, so the text is searched for them only if it does not parse.
     Json root = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
     if (!root.is_discarded()) return root;
     try {

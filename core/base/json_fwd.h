@@ -1,5 +1,5 @@
-// json_fwd.h - the name of the JSON type, and a place to keep a value of it in a struct whose
-// header leaves the type incomplete. Keys keep their order.
+// json_fwd.h - the name of the JSON type, and a box for a JSON value in structs whose header leaves
+// the type incomplete. Keys keep their order.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@ namespace moorage::core {
 
 using json = nlohmann::ordered_json;
 
-// The library's reader and writer are compiled in json.cpp alone: where these are enough, a unit
-// that has them by json.h is a second slower.
+// The library's reader and writer are compiled in json.cpp only. A unit that includes json.h takes
+// a second longer to compile, so use these functions where they are enough.
 json parse_json(std::string_view text);         // throws json::exception, which names the place
-json json_or_discarded(std::string_view text);  // is_discarded() where the text is not JSON
-// A file of another program. Infinity, -Infinity and NaN, which Python writes, are read as texts of
-// these names: who needs a number refuses a text. Errors say place and reason.
+json json_or_discarded(std::string_view text);  // is_discarded() if the text is not JSON
+// Reads a file of another program. Infinity, -Infinity and NaN, which Python writes, become strings
+// of these names. A reader that needs a number refuses a string. Errors give place and reason.
 result<json> read_json(std::string_view text);
-// The text with quotes about Infinity, -Infinity and NaN where they stand as values.
+// The text with Infinity, -Infinity and NaN in quotes wherever they are values.
 std::string quoted_odd_numbers(std::string_view text);
-// And back, in JSON as it is written here.
+// The reverse, for JSON as this program writes it.
 std::string bare_odd_numbers(std::string text);
-// The library's text without its own id, and with the long middle of a last token left out.
+// The library's message without its error id. A long last token loses its beginning.
 std::string json_problem(std::string_view what);
-// On one line; bytes that are no UTF-8 are replaced.
+// On one line. Bytes that are not UTF-8 are replaced.
 std::string json_line(const json &value);
 std::string json_quoted(std::string_view text);
 std::string repaired_utf8(std::string_view text);
 
-// A value of its own: copied with the struct that has it. A moved-from one may only be assigned to
-// or destroyed.
+// Owns its value: copying the struct copies the value. A moved-from box may only be assigned to or
+// destroyed.
 class json_box {
 public:
     json_box();  // null
@@ -50,9 +50,9 @@ public:
     json *operator->() { return held_.get(); }
     const json *operator->() const { return held_.get(); }
     json &operator[](const std::string &key);
-    const json &operator[](const std::string &key) const;  // Requires: the key is there
+    const json &operator[](const std::string &key) const;  // Requires: the key exists
 
-    // As bytes, and back; false and null where they are not JSON.
+    // As CBOR bytes, and back. Returns false and holds null if the bytes are not JSON.
     std::vector<uint8_t> cbor() const;
     bool read_cbor(const std::vector<uint8_t> &bytes);
 

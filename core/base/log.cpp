@@ -1,4 +1,4 @@
-// log.cpp - spdlog behind four functions; the only file that includes it.
+// log.cpp - the only file that includes spdlog.
 #include "core/base/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>

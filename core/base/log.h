@@ -1,4 +1,4 @@
-// log.h - the program's log: one line a message, to standard error, through spdlog.
+// log.h - the program's log: one line per message on standard error, through spdlog.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ enum class log_level { debug, info, warning, error, off };
 // Messages below the level are dropped. Default: warning. Thread-safe.
 void set_log_level(log_level level);
 
-// For its lifetime nothing is logged: around work that was done, and told of, before.
+// Nothing is logged while it lives. For work that is done a second time and was logged the first
+// time.
 class silent_log {
 public:
     silent_log();
@@ -23,7 +24,7 @@ private:
     log_level before_ = log_level::off;
 };
 
-// Whether messages of the level are written: for texts that cost more than a call.
+// Are messages of this level written? Ask before building a text that is expensive.
 bool logs(log_level level);
 void log_debug(std::string_view text);
 void log_info(std::string_view text);

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t processors_max = 1 << 20;  // of a list in a file
+constexpr size_t processors_max = 1 << 20;  // in a list of processors
 
 std::string first_line(const fs::path &file) {
     std::ifstream in(file);
@@ -28,7 +28,7 @@ std::string first_line(const fs::path &file) {
     return line;
 }
 
-// Nothing where it is no number: "max", a file that is not there.
+// Nothing if it is no number: "max", or a missing file.
 std::optional<uint64_t> whole_number(std::string_view text) {
     uint64_t number = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -38,7 +38,7 @@ std::optional<uint64_t> whole_number(std::string_view text) {
 
 std::optional<uint64_t> number_in(const fs::path &file) { return whole_number(first_line(file)); }
 
-// "key 12" of a file with such lines.
+// The number of a line "key 12".
 std::optional<uint64_t> number_of_key(const fs::path &file, std::string_view key) {
     std::ifstream in(file);
     for (std::string name, value; in >> name >> value;)
@@ -46,7 +46,7 @@ std::optional<uint64_t> number_of_key(const fs::path &file, std::string_view key
     return std::nullopt;
 }
 
-// "0-3,8" is five.
+// "0-3,8" counts five.
 std::optional<uint32_t> count_of_list(std::string_view list) {
     uint64_t count = 0;
     while (!list.empty()) {
@@ -62,7 +62,7 @@ std::optional<uint32_t> count_of_list(std::string_view list) {
     return static_cast<uint32_t>(count);
 }
 
-// A part of a processor is one, too.
+// Part of a processor counts as one.
 uint32_t processors_of_quota(std::optional<uint64_t> quota, std::optional<uint64_t> period) {
     if (!quota || !period || *quota == 0 || *period == 0) return UINT32_MAX;
     const uint64_t whole = *quota / *period + (*quota % *period != 0);
@@ -96,10 +96,10 @@ bool has_word(const std::string &list, std::string_view word) {
 }
 
 struct group_mount {
-    std::string shown_root;  // the group that lies at the mount point
+    std::string shown_root;  // the group at the mount point
     std::string point;
     std::string type;         // "cgroup", "cgroup2"
-    std::string controllers;  // of v1: "rw,cpu,cpuacct"
+    std::string controllers;  // v1 only: "rw,cpu,cpuacct"
 };
 
 // Lines of mountinfo: "36 35 98:0 /root /point rw,noatime shared:1 - cgroup cgroup rw,cpu".
@@ -122,8 +122,8 @@ std::vector<group_mount> mounts_of(const fs::path &root) {
     return all;
 }
 
-// The part of a group's path below what a mount shows; nothing where it does not lie there, as in a
-// namespace that hides where it begins.
+// The part of a group's path below the group that a mount shows. Nothing if the group is not below
+// it, for example in a namespace that hides its own root.
 std::optional<std::string> below(const std::string &group, const std::string &shown_root) {
     if (group.find("/..") != group.npos) return std::nullopt;
     if (shown_root == "/") return group == "/" ? "" : group;
@@ -138,7 +138,7 @@ class group_finder {
 public:
     explicit group_finder(const fs::path &root) : root_(root), mounts_(mounts_of(root)) {}
 
-    // Of a line of /proc/self/cgroup: "4:cpu,cpuacct:/docker/1f", or "0::/docker/1f" of v2.
+    // Parses a line of /proc/self/cgroup: "4:cpu,cpuacct:/docker/1f", or "0::/docker/1f" for v2.
     void add_line(const std::string &line, control_groups &out) const {
         const size_t first = line.find(':');
         const size_t second = first == line.npos ? first : line.find(':', first + 1);
@@ -161,7 +161,7 @@ public:
     }
 
 private:
-    // From the process's own group up to what the mount shows.
+    // From the process's own group up to the group that the mount shows.
     std::vector<control_groups::group> groups_of(const std::string &path, std::string_view type,
                                                  std::string_view controller,
                                                  control_groups::version kind) const {
@@ -171,7 +171,7 @@ private:
             if (mount.type != type) continue;
             if (!controller.empty() && !has_word(mount.controllers, controller)) continue;
             const auto part = below(path, mount.shown_root);
-            // The mount that shows least besides is the nearest.
+            // The mount that shows the fewest other groups is the nearest.
             if (best && (!part || (best_part && best_part->size() <= part->size()))) continue;
             best = &mount;
             best_part = part;
@@ -212,7 +212,7 @@ uint32_t control_groups::processors() const {
             std::string quota, period;
             in >> quota >> period;
             least = std::min(least, processors_of_quota(whole_number(quota), whole_number(period)));
-        } else {  // a quota of -1 is none
+        } else {  // a quota of -1 means no quota
             least = std::min(least,
                              processors_of_quota(number_in(one.directory / "cpu.cfs_quota_us"),
                                                  number_in(one.directory / "cpu.cfs_period_us")));
@@ -229,10 +229,11 @@ namespace {
 
 struct memory_state {
     uint64_t limit_bytes = UINT64_MAX;
-    uint64_t used_bytes = 0;  // without the files' pages, which give way
+    uint64_t used_bytes = 0;  // without file pages, which can be evicted
 };
 
-// Beyond memory.high a group is slowed down until it has given memory back: it counts as a limit.
+// Above memory.high the kernel slows a group down until it has freed memory, so it counts as a
+// limit.
 memory_state memory_of(const fs::path &group, bool is_v2) {
     memory_state state;
     const fs::path details = group / "memory.stat";
@@ -244,7 +245,8 @@ memory_state memory_of(const fs::path &group, bool is_v2) {
         take(number_in(group / "memory.high"));
     } else {
         take(number_in(group / "memory.limit_in_bytes"));
-        take(number_of_key(details, "hierarchical_memory_limit"));  // of groups out of sight, too
+        take(number_of_key(details, "hierarchical_memory_limit"));  // includes groups that are not
+                                                                    // visible
     }
     const auto used = number_in(group / (is_v2 ? "memory.current" : "memory.usage_in_bytes"));
     uint64_t pages = 0;

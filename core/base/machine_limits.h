@@ -1,8 +1,8 @@
-// machine_limits.h - how many processors and how much memory this process may use: what the machine
-// has, less what the control groups (cgroups v1 and v2) of its container take away.
+// machine_limits.h - how many processors and how much memory this process may use: those of the
+// machine, within the limits of its container's control groups (cgroups v1 and v2).
 //
-// A container shows all processors and the whole memory of its machine. A thread for each of 16
-// shown processors, where two may be used, makes decoding 7 to 20 times slower.
+// A container shows all processors and the whole memory of its machine. With one thread for each of
+// 16 visible processors, of which two may be used, decoding is 7 to 20 times slower.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace moorage::core {
 
-// The processors that threads of this process may have, at least 1. Control groups are read once.
+// The number of processors that this process may use, at least 1. Control groups are read once.
 uint32_t usable_processors();
-// The machine's memory, or the lowest limit of a control group where that is less.
+// The machine's memory, or the lowest limit of a control group if that is less.
 uint64_t usable_memory_bytes();
 
-// The control groups that this process is in, from its own up to the highest that it can see.
+// The control groups of this process, from its own up to the highest visible one.
 class control_groups {
 public:
-    // `root` stands for "/", below which /proc and the mounted groups are read. What cannot be read
-    // limits nothing.
+    // `root` replaces "/": /proc and the mounted groups are read below it. Files that cannot be
+    // read set no limit.
     static control_groups of_this_process(const std::filesystem::path &root);
 
     uint32_t processors() const;              // UINT32_MAX: no limit
     uint64_t memory_bytes() const;            // UINT64_MAX: no limit
-    uint64_t memory_available_bytes() const;  // below the limits; UINT64_MAX: no limit
+    uint64_t memory_available_bytes() const;  // left below the limits; UINT64_MAX: no limit
 
 private:
     enum class version : uint8_t { v1, v2 };

@@ -20,22 +20,22 @@
 
 namespace moorage::core {
 
-// One mapping. A signal handler may walk the list at any time: records are never freed, only used
-// again, and one whose addresses are zero holds no memory.
+// One mapping. A signal handler may walk the list at any time. So records are never freed but
+// reused; a record whose addresses are zero holds no memory.
 struct mapped_record {
     std::atomic<uintptr_t> begin{0}, end{0};
     char name[PATH_MAX] = "";
-    std::atomic<bool> taken{false};    // by a mapped_file
-    std::atomic<bool> changed{false};  // stays: it was so before the file was closed
-    int file = -1;                     // open as long as it is mapped
-    struct stat opened {};             // what was known then
+    std::atomic<bool> taken{false};    // used by a mapped_file
+    std::atomic<bool> changed{false};  // stays set after the file is closed
+    int file = -1;                     // open while it is mapped
+    struct stat opened {};             // the file's state when it was opened
     mapped_record *next = nullptr;
 };
 
 namespace {
 
-// Of the process, as the signals are that ask for it.
-std::mutex records_lock;  // for all but walking
+// One list per process, because signals, which use it, belong to the process.
+std::mutex records_lock;  // for everything but walking
 std::atomic<mapped_record *> records{nullptr};
 
 uint64_t page_size() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
@@ -49,8 +49,8 @@ mapped_record *new_record() {
     return made;
 }
 
-// Models may have thousands of shards, processes a thousand open files: of the later ones the name
-// has to do.
+// A model may have thousands of shards, and a process has some thousand file descriptors. Later
+// files are identified by name only.
 int kept_open(int file) {
     constexpr int files_max = 512;
     if (file < files_max) return file;
@@ -69,13 +69,13 @@ mapped_record *enter(const std::filesystem::path &path, int file, const struct s
     const auto size = data == nullptr ? 0 : static_cast<uintptr_t>(about.st_size);
     const uintptr_t page = page_size();
     record->begin.store(begin);
-    record->end.store(begin + (size + page - 1) / page * page);  // pages are mapped whole
+    record->end.store(begin + (size + page - 1) / page * page);  // the kernel maps whole pages
     record->taken.store(true);
     return record;
 }
 
-// By size and time of change of what is in the file. The time of change of its entry (ctime) is
-// left out: moving, linking or removing a file changes it and does no harm.
+// Compares size and time of change of the content. The inode's time of change (ctime) is ignored:
+// moving, linking or removing a file changes it and does no harm.
 bool has_changed(const mapped_record &record) {
     if (record.changed.load()) return true;
     if (!record.taken.load()) return false;
@@ -111,7 +111,7 @@ opened_files::~opened_files() { opened = before_; }
 
 result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
     if (opened) opened->insert(path);
-    // Non-blocking, so that a named pipe is refused below instead of waited for.
+    // Non-blocking, so that a named pipe is refused below and not waited for.
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) return failed(path, "open");
     struct stat about {};
@@ -168,7 +168,7 @@ void mapped_file::release(uint64_t begin, uint64_t end) const {
     const uint64_t first = (begin + page - 1) / page * page;
     const uint64_t last = std::min<uint64_t>(end, size_) / page * page;
     if (first >= last) return;
-    // Advice only: a failure costs memory, not correctness.
+    // This is only advice: a failure costs memory, not correctness.
     (void)::madvise(const_cast<std::byte *>(data_) + first, last - first, MADV_DONTNEED);
 }
 

@@ -1,4 +1,4 @@
-// memory_block.cpp - anonymous mappings, with large pages where the system gives them.
+// memory_block.cpp - anonymous mappings, with large pages if the system gives them.
 #include "core/base/memory_block.h"
 
 #include <sys/mman.h>
@@ -16,7 +16,8 @@ namespace moorage::core {
 
 namespace {
 
-// Whole large pages, where there is one at least: the system gives them only where one fits.
+// Rounds up to whole large pages if there is at least one. The system uses large pages only where a
+// whole one fits.
 uint64_t mapped_bytes(uint64_t bytes) {
     constexpr uint64_t large_page_bytes = 2 << 20;
     if (bytes < large_page_bytes) return bytes;
@@ -33,7 +34,7 @@ error not_to_be_had(const std::string &purpose, uint64_t bytes) {
 result<memory_block> memory_block::create(uint64_t bytes, const std::string &purpose) {
     memory_block made;
     if (bytes == 0) return made;
-    // The system may promise more than it has and end the program when it is touched.
+    // The system may promise more memory than it has and kill the program when it is touched.
     const uint64_t available = memory_available_bytes();
     if (bytes > available)
         return error{format("{} takes {}, and {} of memory are available", purpose,
@@ -51,7 +52,7 @@ result<memory_block> memory_block::create(uint64_t bytes, const std::string &pur
 }
 
 status memory_block::touch(const std::string &purpose) const {
-    constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, of Linux 5.14
+    constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, since Linux 5.14
     if (bytes_ == 0 || ::madvise(data_, bytes_, populate_write) == 0) return success();
     if (errno != EINVAL) return not_to_be_had(purpose, bytes_);
     constexpr uint64_t page_bytes = 4096;

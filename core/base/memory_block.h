@@ -1,5 +1,5 @@
-// memory_block.h - a large stretch of zeroed memory, aligned to pages, that takes room only where
-// it has been written, or touched ahead.
+// memory_block.h - a large block of zeroed, page-aligned memory. It uses physical memory only where
+// it was written or touched.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@ namespace moorage::core {
 
 class memory_block {
 public:
-    // Refused where less memory than that is available; `purpose` is what the error calls it.
+    // Fails if less memory than that is available. `purpose` names the memory in the error.
     static result<memory_block> create(uint64_t bytes, const std::string &purpose);
     memory_block() = default;
     memory_block(memory_block &&other) noexcept;
     memory_block &operator=(memory_block &&other) noexcept;
     ~memory_block();
 
-    // Takes the room of all of it now, so that nobody waits for pages who writes there first. An
-    // error where the system has it not after all; `purpose` as in create().
+    // Allocates all of its physical memory now, so that later writers do not wait for page faults.
+    // Fails if the system does not have the memory. `purpose`: as in create().
     status touch(const std::string &purpose) const;
 
     std::byte *data() const { return data_; }
@@ -31,8 +31,8 @@ private:
     uint64_t bytes_ = 0;
 };
 
-// What the system could give to this process without swapping, within the limits of its container;
-// UINT64_MAX where it does not say.
+// The memory that the system can give this process without swapping, within its container's limits.
+// UINT64_MAX: not known.
 uint64_t memory_available_bytes();
 
 }  // namespace moorage::core

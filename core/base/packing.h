@@ -1,13 +1,14 @@
-// packing.h - values as bytes and back, for a pipe between two processes of the same program.
+// packing.h - turns values into bytes and back, for a pipe between two processes of the same
+// program.
 //
 //   std::string bytes = packed(report);             // there
-//   auto report = unpacked<run_report>(bytes);      // here; nothing where bytes are missing
+//   auto report = unpacked<run_report>(bytes);      // here; nothing if bytes are missing
 //
-// Values without pointers go as they lie in memory, so a field that they gain goes along. A struct
-// that owns memory names its fields once, in a function found by its namespace:
+// Values without pointers are copied as they lie in memory, so new fields are included
+// automatically. A struct that owns memory names its fields once, in a function of its namespace:
 //
 //   void each_field(auto &of, auto &&each) requires packed_as<decltype(of), person> {
-//       auto &[name, age] = of;  // a field more or less does not compile
+//       auto &[name, age] = of;  // does not compile if the number of fields differs
 //       each(name, age);
 //   }
 #pragma once
@@ -87,7 +88,7 @@ private:
 class unpacker {
 public:
     explicit unpacker(std::string_view bytes) : bytes_(bytes) {}
-    // All that was packed was there, and nothing else.
+    // Was everything read, with nothing missing and nothing left over?
     bool whole() const { return whole_ && bytes_.empty(); }
 
     template <class... Values>
@@ -96,7 +97,7 @@ public:
     }
 
 private:
-    // Null where there are not as many.
+    // Null if fewer bytes are left.
     const char *take(uint64_t count) {
         if (count > bytes_.size()) whole_ = false;
         if (!whole_) return nullptr;
@@ -104,7 +105,7 @@ private:
         bytes_.remove_prefix(static_cast<size_t>(count));
         return from;
     }
-    // Of a list; every element has a byte at least.
+    // The length of a list. Every element has at least one byte.
     uint64_t count() {
         uint64_t elements = 0;
         get(elements);
@@ -175,7 +176,7 @@ std::string packed(const Values &...values) {
     return std::move(to.bytes);
 }
 
-// False: not all of it was there; the values are then good for nothing.
+// False: bytes are missing. The values are then undefined.
 template <class... Values>
 bool unpack(std::string_view bytes, Values &...values) {
     unpacker from(bytes);

@@ -1,4 +1,4 @@
-// partial_files.cpp - a table of names in memory shared over forks; entries are claimed by process.
+// partial_files.cpp - a table of names in memory shared across forks. A process claims an entry.
 #include "core/base/partial_files.h"
 
 #include <signal.h>
@@ -29,11 +29,11 @@ struct partial_file {
     char path[4096 - 8];
 };
 
-// Null where there is no memory for it: then nothing is noted.
+// Null if there is no memory for it. Then nothing is noted.
 partial_file *make_table() {
     void *memory = ::mmap(nullptr, sizeof(partial_file) * places, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    // Zeros are what the constructor would write; pages that are not used are not touched.
+    // The mapping is zeroed, as the constructor would do. Unused pages stay untouched.
     return memory == MAP_FAILED ? nullptr : static_cast<partial_file *>(memory);
 }
 
@@ -45,7 +45,7 @@ partial_file *table() {
 extern "C" void end_by_signal(int number) {
     const int before = errno;
     remove_partial_files(::getpid());
-    // Not before: the same signal once more, to another thread, would end the process half way.
+    // Only now: the same signal to another thread would otherwise end the process half way.
     ::signal(number, SIG_DFL);
     ::raise(number);  // once this handler returns
     errno = before;
@@ -97,7 +97,7 @@ void remove_partial_files(int process) {
             if (owner != 0 && (process == 0 || owner == process)) remove(all[place]);
         }
     };
-    // Meanwhile another thread may make one more file: then a directory is not empty.
+    // Another thread may make one more file meanwhile; then a directory is not empty.
     bool left = true;
     for (int attempt = 0; left && attempt < attempts_max; ++attempt) {
         left = false;
@@ -115,7 +115,7 @@ void remove_partial_files(int process) {
 }
 
 void remove_partial_files_on_signals() {
-    table();  // a handler must not be the first to make it
+    table();  // a signal handler must not be the first to make it
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
         struct sigaction now {};
         if (::sigaction(number, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;

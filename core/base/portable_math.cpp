@@ -1,4 +1,4 @@
-// portable_math.cpp - series for logarithm and exponential, with their arguments made small first.
+// portable_math.cpp - series for logarithm and exponential, after reducing their arguments.
 #include "core/base/portable_math.h"
 
 #include <cassert>
@@ -28,7 +28,7 @@ double portable_exp(double power) {
 
 double portable_pow(double base, double power) {
     assert(base > 0);
-    // Whole powers, which path losses are, by products: fewer roundings.
+    // Whole powers, such as path losses, are products: fewer roundings.
     if (power == std::floor(power) && std::fabs(power) <= 16) {
         double product = 1;
         for (int n = 0; n < static_cast<int>(std::fabs(power)); ++n) product *= base;

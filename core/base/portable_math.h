@@ -1,7 +1,7 @@
-// portable_math.h - logarithm and powers by arithmetic that rounds alike on every machine.
+// portable_math.h - logarithm and powers that round alike on every machine.
 //
-// The library's log and pow differ between machines in the last bit. These use + - * / and exact
-// scaling only, which do not. Relative error below 1e-13.
+// The library's log and pow differ between machines in the last bit. These functions use only + - *
+// / and exact scaling, which do not differ. Relative error below 1e-13.
 #pragma once
 
 namespace moorage::core {

@@ -1,4 +1,4 @@
-// quantity.cpp - the units that there are, and how one is turned into another.
+// quantity.cpp - the table of units and the conversion between them.
 #include "core/base/quantity.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 
 enum class dimension : uint8_t { none, share, size, rate, time, frequency, power, speed, length };
 
-// In the smallest of its dimension that is written here, so that factors are whole and one
-// division is all that rounds.
+// `factor` counts the smallest unit of its dimension in this table. So factors are whole numbers,
+// and only one division rounds.
 struct named_unit {
     std::string_view symbol;
     dimension of;
@@ -78,7 +78,7 @@ constexpr named_unit units[] = {
     {"km", length, mega},
 };
 
-// By quantity_unit: what plain numbers are in, and what is written where an example is wanted.
+// Indexed by quantity_unit: the unit of plain numbers, and the text for examples.
 struct base_unit {
     std::string_view name, ending, example;
     dimension of;
@@ -139,7 +139,7 @@ quantity_unit unit_of_name(std::string_view key) {
         if (ending.size() <= longest || !(format("_{}", key).ends_with(ending))) continue;
         const std::string_view before =
             key.substr(0, key.size() - std::min(key.size(), ending.size()));
-        // calls_per_s counts no seconds, and a key "s" is a name like any other.
+        // calls_per_s does not count seconds, and a key "s" is an ordinary name.
         if (before.ends_with("_per") || (before.empty() && ending.size() < 4)) continue;
         found = static_cast<quantity_unit>(i), longest = ending.size();
     }
@@ -152,14 +152,14 @@ std::string quantity_text(double value, quantity_unit unit) {
     const auto own = std::ranges::find_if(units, [&](const named_unit &each) {
         return each.of == base.of && each.factor == base.factor;
     });
-    // Of shares, which have no unit of their own, per cents.
+    // Shares have no unit of their own. They are written in per cent.
     if (own == std::end(units)) return format("{} %", value * base.factor);
     return format("{} {}", value, own->symbol);
 }
 
 namespace {
 
-// Powers of 1000, not of 1024; of bits where the unit counts bits.
+// Powers of 1000, not of 1024. Units of bits if the base unit counts bits.
 bool is_decimal(const named_unit &each, const base_unit &base) {
     if (each.of != base.of || each.symbol.find('i') == 1) return false;
     if (each.of == rate) return each.symbol.ends_with("bit/s") == (base.factor == 1);
@@ -182,7 +182,7 @@ std::string short_quantity_text(double value, quantity_unit unit) {
 std::string likely_quantity_text(double number, quantity_unit unit, double low, double high,
                                  std::string_view likely) {
     const base_unit &base = base_of(unit);
-    // By a time that may be 0 the middle is some orders below the largest.
+    // For a quantity that may be 0, the middle is some orders of magnitude below the largest value.
     const double middle = std::sqrt(std::max(low, high * 1e-8) * high);
     const named_unit *best = nullptr;
     double least = 0;
@@ -200,7 +200,7 @@ result<double> parse_quantity(std::string_view text, quantity_unit unit) {
     const base_unit &in = base_of(unit);
     if (in.of == none) return error{"it has no unit", true};
     const char *const end = text.data() + text.size();
-    // The library reads "nan" and "inf", too.
+    // The library would also read "nan" and "inf".
     const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
     const bool is_number = !digits.empty() && std::string_view("0123456789.").find(digits[0]) !=
                                                   std::string_view::npos;

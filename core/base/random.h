@@ -9,7 +9,8 @@ namespace moorage::core {
 
 __extension__ using uint128 = unsigned __int128;
 
-// splitmix64 (Steele, Lea, Flood 2014): spreads a seed; also good for a few numbers by itself.
+// splitmix64 (Steele, Lea, Flood 2014). Spreads a seed; also good enough for a few numbers by
+// itself.
 class seed_stream {
 public:
     explicit seed_stream(uint64_t seed) : state_(seed) {}
@@ -32,7 +33,7 @@ public:
         seed_stream spread(seed_stream(seed).next() ^ seed_stream(~name).next());
         for (uint64_t &word : state_) word = spread.next();
     }
-    // From a state as published. Requires: not all 0.
+    // Starts from a published state. Requires: not all 0.
     explicit random_stream(const std::array<uint64_t, 4> &state) : state_(state) {}
     uint64_t next() {
         const uint64_t drawn = std::rotl(state_[1] * 5, 7) * 9, shifted = state_[1] << 17;

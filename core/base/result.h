@@ -1,4 +1,4 @@
-// result.h - the value of a call that can fail for reasons outside the program: a value or an
+// result.h - the result of a call that can fail for reasons outside the program: a value or an
 // error.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace moorage::core {
 
-// What went wrong, for a person: names thing, place, value, limit and remedy; lower case, no full
-// stop. `usage` errors (exit code 2) are mistakes in what was asked, the others (exit code 1)
-// happen.
+// A message for a person. It names the thing, place, value, limit and remedy, in lower case without
+// a full stop. `usage` errors (exit code 2) are mistakes in the request. Other errors have exit
+// code 1.
 struct error {
     std::string text;
     bool usage = false;

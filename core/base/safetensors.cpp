@@ -162,7 +162,7 @@ private:
     std::set<std::string> names_;
 };
 
-// Bytes of the tensor by type and shape. Fails where the product does not fit in 64 bits.
+// The tensor's bytes by type and shape. Fails if the product does not fit in 64 bits.
 result<uint64_t> size_of(const declared &from, dtype type) {
     uint64_t bits = bits_of(type);
     // A dimension of 0 makes the tensor empty, however large the others are.
@@ -177,7 +177,7 @@ result<uint64_t> size_of(const declared &from, dtype type) {
     return bits / 8;
 }
 
-// `data` is the file behind the header.
+// `data`: the file after the header.
 result<tensor> check(const declared &from, std::span<const std::byte> data) {
     const std::string name = "tensor " + shown(from.name);
     if (!from.has_type || !from.has_shape || !from.has_offsets)
@@ -212,7 +212,7 @@ result<tensor> check(const declared &from, std::span<const std::byte> data) {
     return tensor{from.name, type, from.shape, data.subspan(begin, end - begin)};
 }
 
-// Requires: sorted by place in `data`.
+// Requires: sorted by offset in `data`.
 status check_cover(const std::vector<tensor> &tensors, std::span<const std::byte> data) {
     uint64_t at = 0;
     const tensor *before = nullptr;

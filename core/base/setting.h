@@ -1,4 +1,4 @@
-// setting.h - one key and value as a user gave it, with the place it came from.
+// setting.h - a key and its value as the user gave them, and where they came from.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// steady_time.h - nanoseconds of a clock that no change of the time of day moves.
+// steady_time.h - nanoseconds of a clock that ignores changes of the time of day.
 #pragma once
 
 #include <chrono>

@@ -30,7 +30,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
     std::string best;
     size_t best_distance = SIZE_MAX;
     for (const std::string &candidate : candidates) {
-        // In halves: what only lacks its end is nearer than what differs.
+        // Distances count in halves, so that an unfinished word is nearer than a different one.
         const bool is_begun = !word.empty() && candidate.starts_with(word);
         const size_t distance = edit_distance(word, candidate) * (is_begun ? 1 : 2);
         const size_t limit = 2 * std::max<size_t>(2, std::max(word.size(), candidate.size()) / 3);

@@ -1,4 +1,5 @@
-// text.h - formatting and the helpers of error messages. The format library is included here only.
+// text.h - formatting, and helpers for error messages. The only file that includes the format
+// library.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,9 +12,8 @@
 
 namespace moorage::core {
 
-// The library's function as an object: what is no function is looked up where it is called only. A
-// function of that name is also looked up beside its arguments, and beside a std::string stands
-// std::format() where the compiler's library has it.
+// The library's function as an object. A function would be subject to argument-dependent lookup:
+// with a std::string argument, the call would also find the compiler's std::format().
 struct text_formatter {
     template <class... Values>
     std::string operator()(fmt::format_string<Values...> form, Values &&...values) const {
@@ -22,12 +22,12 @@ struct text_formatter {
 };
 inline constexpr text_formatter format{};
 
-// The candidate with the smallest edit distance to `word`, "" when none is near (distance above a
-// third of the longer length, but at least 2).
+// The candidate with the smallest edit distance to `word`. "" if none is near: the limit is a third
+// of the longer length, but at least 2.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
-// "; did you mean lru" or "" .
+// "; did you mean lru" or "".
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
-// "a, b and c", with `last` before the last one.
+// "a, b and c": `last` is the word before the last item.
 std::string listed(std::span<const std::string> words, std::string_view last);
 std::vector<std::string> split(std::string_view text, char separator);
 // 12.3 GB, 4.56 MB, 789 B: three significant digits, powers of ten.

@@ -1,4 +1,4 @@
-// utf8.cpp - by the table of well-formed sequences (Unicode 3.9, table 3-7).
+// utf8.cpp - follows the table of well-formed sequences (Unicode 3.9, table 3-7).
 #include "core/base/utf8.h"
 
 #include <cstdint>

@@ -12,7 +12,7 @@ unsigned char byte_at(std::string_view text, size_t at) {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
 }
 
-// Bytes of the code point that begins at `at`; 0: none does. Requires: no ASCII there.
+// The number of bytes of the code point at `at`; 0: none begins there. Requires: not ASCII.
 size_t code_point_bytes(std::string_view text, size_t at) {
     const unsigned char lead = byte_at(text, at), second = byte_at(text, at + 1);
     const size_t bytes = lead >= 0xC2 && lead <= 0xDF   ? 2
@@ -21,7 +21,7 @@ size_t code_point_bytes(std::string_view text, size_t at) {
                                                         : 0;
     for (size_t i = 1; i < bytes; ++i)
         if ((byte_at(text, at + i) & 0xC0) != 0x80) return 0;
-    // Longer than needed, halves of UTF-16 pairs, above U+10FFFF.
+    // Too long encodings, halves of UTF-16 pairs, and values above U+10FFFF.
     if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
         (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90))
         return 0;
@@ -63,7 +63,7 @@ std::string with_short_words(std::string_view text) {
             shown += text.substr(begin, end - begin);
             continue;
         }
-        // Neither cut falls into a code point.
+        // Move both cuts to boundaries between code points.
         size_t head = begin + kept_bytes, tail = end - kept_bytes;
         while (head > begin && (byte_at(text, head) & 0xC0) == 0x80) --head;
         while (tail < end && (byte_at(text, tail) & 0xC0) == 0x80) ++tail;

@@ -108,7 +108,7 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     return true;
 }
 
-// Of a split expert a slot holds the top segment.
+// For a split expert, a slot holds the top segment.
 uint32_t cache_stage::segments_of(uint32_t layer) const {
     return truth_.splits()[layer] < 1 ? first_segment : MOORAGE_WHOLE;
 }
@@ -201,8 +201,8 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
     const moorage_cache &cache = *policy_.cache;
     const uint32_t spare = truth_.free(pool);
     if (cache.fill == nullptr || spare == 0) return true;
-    // Of several devices the policy does not know whose a page is: it is asked for more than there
-    // are slots, and those that are another's are passed over.
+    // With several devices, the policy does not know which device owns a page. It is therefore
+    // asked for more pages than there are slots. Pages of other devices are passed over.
     const uint32_t pages = truth_.pools() == 1 ? truth_.page_count() : truth_.experts();
     const uint32_t asked = truth_.owns_all() ? spare : std::max(spare, pages);
     const moorage_room room{

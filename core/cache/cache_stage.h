@@ -12,7 +12,7 @@
 
 namespace moorage::core {
 
-// What became of one page that was to be cached.
+// The outcome for one page that was to be cached.
 struct placement_in_cache {
     uint32_t page;
     uint32_t victim;  // evicted for it, or MOORAGE_NONE

@@ -43,8 +43,8 @@ void optimum_counter::step(uint32_t layer, const uint32_t *experts) {
         for (uint32_t &page : next_) page += base;
         return small_step(on, next_.data());
     }
-    // What a step tells stays below the end, an expert that it names twice too: a file that changes
-    // while it is read can.
+    // A step's marks stay below the end, even if the step names an expert twice. That can happen if
+    // a file changes while it is read.
     if (on.now + 2 * width_ >= on.ends.size() * 64) tell_anew(on);
     const uint32_t now = on.now;
     for (uint32_t i = 0; i < width_; ++i) {

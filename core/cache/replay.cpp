@@ -101,7 +101,7 @@ private:
     uint32_t count_ = 0;
 };
 
-// What a run is made of; built anew for each attempt, so that nothing of a failed one is left.
+// The parts of a run. They are built anew for each attempt, so nothing of a failed attempt is left.
 class run {
 public:
     run(const trace &source, const replay_job &job, const replay_progress &progress)

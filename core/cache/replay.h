@@ -57,7 +57,7 @@ struct replay_result {
 // Refuses a job whose policy needs what this trace, or a replay in this order, cannot give.
 status check_replay(const trace &source, const replay_job &job);
 
-// What an optimum job counts: misses of the whole replay, no layer's and no policy's.
+// An optimum job counts the misses of the whole replay, not of a layer or a policy.
 replay_result count_optimum(const trace &source, const replay_job &job);
 
 // Called from time to time with the number of requests done since the last call; any thread.

@@ -108,7 +108,7 @@ arrival_source::arrival_source(std::vector<arrival_phase> phases, const arrival_
       cursor_ns_(std::max(options.begin_ns, phases_.front().from_ns)),
       streams_(options.batch) {}
 
-// What all phases have in common; shapes must be the same.
+// Takes the properties that all phases share. Their shapes must be equal.
 status arrival_source::take_shape() {
     offers_ = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS;
     scored_ = true;

@@ -1,15 +1,15 @@
-// arrivals.h - the source of one home of a cluster: requests that come at their own times, decoded
-// side by side as they come and end.
+// arrivals.h - the source of one home of a cluster: requests arrive at their own times and are
+// decoded side by side.
 //
 //   auto made = arrival_source::make(phases, {.seed = 1, .home = 3, .end_ns = hour}, &now);
 //   while (made->next(pass)) ...                       // false: nothing until wakes_ns()
 //   made->pass_done(pass, now);                        // fills in the times of requests()
 //
-// A request's prompt is prefilled in passes of its own, before what is decoded already goes on; the
-// pass of its last token yields the first output token. Each further output token takes a pass,
-// together with those of the other live requests; the last one goes through no layer any more. What
-// tokens choose is read from a trace, that many homes share, or drawn (drawn_routing.h). All of it
-// follows from the seed and the home alone.
+// The prompt of a request is prefilled in passes of its own. Requests that already decode wait for
+// them. The pass with the prompt's last token yields the first output token. Each further output
+// token takes a pass together with the tokens of the other live requests. The last token goes
+// through no layer. The choices of experts are read from a trace, which many homes share, or drawn
+// (drawn_routing.h). Everything follows from the seed and the home alone.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace moorage::core {
 
-// What is asked for from a time on, until the next phase begins.
+// The requests from a time on, until the next phase begins.
 struct arrival_phase {
     uint64_t from_ns = 0;
     // One of these says which experts are chosen. A trace is borrowed for as long as the source
@@ -36,8 +36,9 @@ struct arrival_phase {
     // Requests of the trace that are drawn from, each as likely; empty: all.
     std::vector<uint64_t> requests = {};
     double poisson_s = 0;  // mean time between requests; 0: as `arrivals` of the options say
-    // Of each request where no list says so; what a trace's request has besides where one is 0, and
-    // all but its last token as input where both are. A request that is too short begins again.
+    // Tokens of each request for which no list gives them. If one is 0, a trace's request has that
+    // many as in the trace. If both are 0, all tokens but the last are input. A request that is too
+    // short begins again.
     uint32_t input_tokens = 0, output_tokens = 0;
 };
 
@@ -56,7 +57,7 @@ struct arrival_options {
     std::vector<arrival> arrivals = {};
 };
 
-// What became of a request; MOORAGE_NEVER: has not happened.
+// The times of a request. MOORAGE_NEVER: has not happened yet.
 struct request_times {
     uint64_t arrived_ns = 0;
     uint64_t started_ns = MOORAGE_NEVER;  // its first pass was handed out
@@ -92,7 +93,7 @@ public:
     void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) override;
     uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
 
-    // Of all requests that were admitted, in order of arrival.
+    // The times of all admitted requests, in order of arrival.
     std::span<const request_times> requests() const { return requests_; }
 
     // Rows as they stand in passes: the phase and the row in its trace, or the number of a drawn

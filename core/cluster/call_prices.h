@@ -1,8 +1,8 @@
-// call_prices.h - what it would take one home now to have an expert computed elsewhere.
+// call_prices.h - estimates what it would cost one home now to have an expert computed elsewhere.
 //
-// Estimates: what queues on links and devices now counts, what will come does not. Of an expert the
-// nearest holders are considered; of equally near ones those that follow the home's own device, so
-// that homes spread over the copies.
+// An estimate counts what queues on links and devices now, but not what will come. It considers the
+// nearest holders of an expert. Among equally near holders it takes those that follow the home's
+// own device, so that homes spread over the copies.
 #pragma once
 
 #include <cstdint>

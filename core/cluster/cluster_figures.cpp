@@ -75,7 +75,8 @@ void cluster_sums::add(const cluster_node &node, pipeline &line, const arrival_s
     sum_.time.transfer += one.time.transfer;
     sum_.time.stall += one.time.stall;
     sum_.time.cpu += one.time.cpu;
-    // Of models of different depth: layer by layer, and what lies between them apart.
+    // Models may differ in depth. Causes are added layer by layer; the part between layers is last
+    // and kept apart.
     if (sum_.causes.size() < one.causes.size())
         sum_.causes.insert(sum_.causes.end() - !sum_.causes.empty(),
                            one.causes.size() - sum_.causes.size(), {});

@@ -14,10 +14,10 @@
 
 namespace moorage::core {
 
-// Of figures over time.
+// Width of a bucket of the figures over time.
 double bucket_s(const cluster_config &of);
 
-// Of a network: a server, the cloud or a user.
+// The name of a network's endpoint: a server, the cloud or a user.
 std::string endpoint_name(const scene &of, const network &links, uint32_t endpoint);
 
 class cluster_sums {

@@ -64,7 +64,8 @@ private:
     uint64_t due_ns() const { return std::min(parts_.where->due(), wakes_ns_); }
     // Lets the course go on, and what it called others for set out.
     void settle();
-    // What is due on its device, or a request; an expert that was computed for another.
+    // Handles what is due on the node's device, or a request that has come. Returns an expert that
+    // was computed for another home, if one was.
     std::optional<called_expert> event();
     void serve(const called_expert &of, const expert_work &work);
     uint32_t page_of(const moorage_copy &copy) const {

@@ -68,7 +68,7 @@ struct cluster_state {
     const emulator *gpu(uint32_t server) const {
         return server < devices() ? gpus[server] : nullptr;
     }
-    // What a call of the model takes there, by the plan's linear model.
+    // The time of a call of the model there, by the plan's linear model.
     uint64_t compute_ns(uint32_t server, uint32_t model, uint32_t tokens) const {
         const cluster_arrays &all = of.cluster;
         const auto ns_of = [](double seconds) {

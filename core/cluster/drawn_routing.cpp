@@ -57,8 +57,8 @@ std::vector<uint32_t> widths_of(std::span<const double> frequency, uint32_t top_
         left -= full.size() * uint64_t{unit};
         open.erase(open.begin(), rest);
     }
-    // What rounding down left over goes to those that are chosen at all, in equal parts; where they
-    // have no room, to the others.
+    // The rest from rounding down goes in equal parts to the experts that are chosen at all. If
+    // they have no room, it goes to the others.
     for (const bool chosen : {true, false}) {
         std::vector<uint32_t> takers;
         for (uint32_t expert = 0; expert < widths.size(); ++expert)

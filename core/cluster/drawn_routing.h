@@ -24,7 +24,8 @@ public:
     // an expert above 1 leaves what is too much to the others. A layer of zeros: all alike.
     static result<drawn_routing> from_frequency(uint32_t layers, uint32_t experts, uint32_t top_k,
                                                 std::span<const double> frequency, uint64_t seed);
-    // What a home asks of a model: its groups where the demand has calls, else its frequencies.
+    // The routing of a home for a model: from its groups if the demand has calls, otherwise from
+    // its frequencies.
     static result<drawn_routing> from_demand(const demand_arrays &demand, uint32_t home,
                                              uint32_t model, uint64_t seed);
 

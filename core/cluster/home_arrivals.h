@@ -16,8 +16,8 @@ struct home_arrival {
     const trace *from = nullptr;
 };
 
-// Of all homes, by time (ties: by home); at most `most` of each device that requests enter at, for
-// a cluster that never ends. Requires: config.cluster, of one model.
+// The arrivals of all homes, by time (ties: by home). At most `most` for each device where requests
+// enter, because a cluster may never end. Requires: config.cluster, of one model.
 result<std::vector<home_arrival>> arrivals_of_homes(const run_config &config, run_resources &shared,
                                                     const scene &of, uint32_t most);
 

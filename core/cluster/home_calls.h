@@ -1,10 +1,11 @@
 // home_calls.h - the calls of one home's step, over emulated links.
 //
-// A call is three things in a row: hidden states there, its experts' compute, outputs back, as a
-// sum or each on its own. Calls go out all at once (Prism), or one after another, latency included,
-// their outputs down to the user at the end (SlimCaching, Eq. 7 and 11). A user's hidden states go
-// up to its server once, and come down from there. Who computes is not known here: crossed() says
-// that a call is where it is to be computed, computed() is told when it is.
+// A call has three parts in a row: the hidden states go there, the experts are computed, the
+// outputs come back, as a sum or one by one. Calls go out all at once (Prism), or one after
+// another, latency included, and their outputs go down to the user at the end (SlimCaching, Eq. 7
+// and 11). A user's hidden states go up to its server once, and come down from there. This class
+// does not know who computes. crossed() says that a call has reached the place where it is to be
+// computed. The caller reports each result to computed().
 #pragma once
 
 #include <cstdint>
@@ -39,8 +40,8 @@ public:
     static uint32_t home_of(uint64_t tag) { return tag >> 36 & 0xffffff; }
     static uint32_t call_of(uint64_t tag) { return tag >> 20 & 0xffff; }
     enum class reached : uint8_t { nothing, server, home };
-    // A message with this tag has crossed its channel, and the next ones are sent. What it brought
-    // is now at the server that computes the call, or home: then came_home() says which experts.
+    // A message with this tag has crossed its channel. Sends the next messages. The call is now at
+    // the server that computes it, or its outputs are home: then came_home() says which experts.
     reached crossed(uint64_t tag);
     const one_call &at(uint32_t call) const { return calls_[call]; }
     // By its place in the call; whether that was the last of the call.
@@ -51,8 +52,8 @@ public:
     const call_figures &figures() const { return figures_; }
 
 private:
-    // What a message is: hidden states up to the home's server or to one that computes, an output
-    // to the home's server or down to the home.
+    // The direction of a message. Hidden states go up to the home's server or to a server that
+    // computes. An output goes to the home's server or down to the home.
     enum class bound : uint64_t { server, home_server, up, down };
     static constexpr uint32_t sum = 0xfffff;  // in place of an expert: the weighted sum of all
 

@@ -24,7 +24,7 @@ const cluster_workload &first_of(const home_inputs &from, const home_place &plac
     return from.config.cluster->workloads[from.of.home_workload[place.home]];
 }
 
-// Of so many of the home as the configuration says.
+// The number of this home's requests, out of the number in the configuration.
 uint64_t requests_of(const home_inputs &from, const home_place &place, const request_share &share) {
     const demand_arrays &demand = from.of.demand;
     std::vector<double> shares;  // [models][parts]
@@ -49,7 +49,7 @@ arrival_options options_of(const home_inputs &from, const home_place &place,
     return how;
 }
 
-// What comes while a workload lasts: rows of its trace, or draws.
+// The requests while a workload lasts: rows of its trace, or draws.
 result<arrival_phase> phase_of(const home_inputs &from, const home_place &place,
                                const cluster_workload &workload) {
     arrival_phase phase;

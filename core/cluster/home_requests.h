@@ -18,14 +18,14 @@ inline constexpr uint32_t prefill_default = 512;
 
 inline uint64_t ns_of(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
 
-// What homes are made from; all borrowed.
+// The inputs from which homes are made. All are borrowed.
 struct home_inputs {
     const run_config &config;  // has a cluster
     const scene &of;
     run_resources &shared;
 };
 
-// Of one of several devices that share the requests of a home.
+// The share of one device, if several devices share the requests of a home.
 struct request_share {
     uint32_t number;  // of the node, which its draws depend on
     uint32_t part, parts;

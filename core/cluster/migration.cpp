@@ -125,7 +125,7 @@ bool migration_order::may_go(uint32_t expert, uint32_t device) const {
     return one.now == state::present && one.readers == 0 && lasts_without(expert, one);
 }
 
-// What a copy on the device brings while no other device of its server has one.
+// The gain of a copy on the device, if no other device of its server has one.
 double migration_order::value_per_byte(uint32_t expert, uint32_t device) const {
     const uint32_t server = device_server_[device];
     for (uint32_t other = server_first_[server]; other < server_first_[server + 1]; ++other)
@@ -290,7 +290,7 @@ std::optional<migration_step> migration_order::next_any() {
     return std::nullopt;
 }
 
-// What could not be dropped the last time; nothing else has changed since.
+// Tries to drop the copies that could not be dropped the last time. Nothing else has changed since.
 bool migration_order::retry_refused() {
     const std::vector<moorage_copy> before = std::exchange(refused_, {});
     for (const moorage_copy &copy : before) {

@@ -1,18 +1,18 @@
-// migration.h - the way from one plan to another: one copy after another, every expert reachable at
-// every moment, no device above its memory.
+// migration.h - moves a cluster from one plan to another, copy by copy. Every expert stays
+// reachable, and no device exceeds its memory.
 //
 //   migration_order order(cluster, demand, in_force, adopted, drop);
 //   while (auto step = order.next()) send(*step);   // again after every arrival
 //   order.arrived(step);                            // the copy is there: it may be called now
 //
-// A copy counts once it has arrived; its room is taken from its start. A copy that the new plan has
-// not goes when its room is needed, or at the end, and only while another copy is there (or the
-// cloud). Of a device's copies the one with the largest gain per byte comes first: tokens a second
-// that would find the expert on their own server.
+// A copy takes room from its start, but counts only after its arrival. A copy that is not in the
+// new plan goes when its room is needed, or at the end, and only while another copy (or the cloud)
+// is there. A device gets the copy with the largest gain per byte first. The gain is the number of
+// tokens a second that would find the expert on their own server.
 //
-// Where full devices wait for each other's only copies, one of them goes to a spare place on a
-// third device first, or a copy of which there are others makes room for a while. Where neither
-// helps, the copies are given up and told.
+// Full devices may wait for each other's only copies. Then one copy goes to a spare place on a
+// third device first, or a copy that exists elsewhere makes room for a while. If neither helps, the
+// copies are given up and reported.
 #pragma once
 
 #include <algorithm>

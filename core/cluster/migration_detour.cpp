@@ -33,7 +33,7 @@ bool migration_order::untangle() {
     return false;
 }
 
-// What each device could give: at once, and of wanted copies for a while.
+// Counts what each device could give: room at once, and room of wanted copies for a while.
 void migration_order::take_stock() {
     for (uint32_t device = 0; device < devices_; ++device) {
         given_[device] = room(device) + droppable_bytes(device);

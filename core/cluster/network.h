@@ -5,15 +5,15 @@
 //   links.send(links.channel(links.server(0), links.server(1)), {traffic::activation, 4096, 7},
 //   now); while (links.due() <= until) if (auto arrived = links.take()) ...
 //
-// A channel is one direction between two endpoints. It sends one message at a time: bytes over its
-// rate, rounded up to whole nanoseconds; the message arrives a latency later, which occupies
-// nothing. Activations go before migration, each class in order. Migration is cut into pieces, so
-// an activation waits for one piece at most, and is held back by two budgets (decision 0018). What
-// happens at the same time is taken in the order in which it was arranged.
+// A channel is one direction between two endpoints. It sends one message at a time. This takes
+// bytes over its rate, rounded up to whole nanoseconds. The message arrives one latency later; the
+// latency occupies nothing. Activations go before migration, each class in order. Migration is cut
+// into pieces, so an activation waits for one piece at most. Two budgets hold migration back
+// (decision 0018). Events at the same time are taken in the order in which they were arranged.
 //
-// Where links are shared (MOORAGE_LINKS_SHARED) a message between servers also needs the sender's
-// way out and the receiver's way in, of which each takes one message at a time; who has waited
-// longest for both goes first, whatever its channel.
+// With shared links (MOORAGE_LINKS_SHARED), a message between servers also needs the sender's way
+// out and the receiver's way in. Each of these takes one message at a time. The message that has
+// waited longest for both goes first, whatever its channel.
 #pragma once
 
 #include <cstdint>

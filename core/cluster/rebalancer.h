@@ -34,7 +34,7 @@ public:
     enum class how : uint8_t { weigh, adopt, say };
     status decide(how much);
     bool moving() const { return order_ != nullptr; }
-    // What is under way is given up; these copies are in force.
+    // Gives up what is under way. These copies are in force.
     void restart(std::vector<moorage_copy> copies) {
         order_.reset();
         copies_ = std::move(copies);
@@ -46,7 +46,7 @@ public:
         asked_ = true;
     }
     void brought(uint32_t step) override;
-    // What the policy stated of the last plan that it made.
+    // The facts that the policy stated about its last plan.
     const std::vector<fact> &facts() const { return facts_; }
     // The plan in force, what has arrived included.
     std::vector<moorage_copy> copies() const { return order_ ? order_->copies() : copies_; }

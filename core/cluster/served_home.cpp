@@ -14,7 +14,7 @@ namespace moorage::core {
 
 namespace {
 
-// Of homes that are not GPUs: only durations that nobody waits for are made from it.
+// Homes that are not GPUs get this hardware. It only yields durations that nobody waits for.
 hardware_profile ideal_hardware() {
     hardware_profile made;
     made.device.memory_bytes = uint64_t{1} << 40;
@@ -150,7 +150,7 @@ void served_home::make_pipeline() {
         .events = sink_.get()});
 }
 
-// What a home has from the start.
+// Keeps the experts that a home has from the start.
 void served_home::keep_held() {
     const demand_arrays &demand = of_.demand;
     const uint8_t *holds = demand.home_holds.data() + size_t{place_.home} * demand.experts();

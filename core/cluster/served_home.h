@@ -15,7 +15,7 @@ namespace moorage::core {
 
 class served_home {
 public:
-    // What all of them are made from; borrowed for as long as they live.
+    // The inputs of all homes. They are borrowed and must outlive them.
     struct surroundings {
         home_inputs inputs;
         timeline *events;  // may be null

@@ -10,13 +10,13 @@
 
 namespace moorage::core {
 
-// Of a call that a home has made, one expert.
+// One expert of a call that a home has made.
 struct called_expert {
     uint32_t home, call, expert;  // numbers of the home and of its call, place in the call
     uint32_t page;
 };
 
-// What is under way, by numbers that are used again.
+// Calls under way, by numbers that are used again.
 class numbered_calls {
 public:
     uint32_t add(const called_expert &one) {

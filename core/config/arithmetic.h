@@ -6,11 +6,11 @@
 namespace moorage::core {
 
 enum class arithmetic : uint8_t {
-    by_format,  // where nothing is said: exact or fast, as the format of the weights is used
+    by_format,  // not given: exact or fast, as the weights' format is usually run
     exact,      // activations are float32
-    fast        // and are rounded to what the format of the weights was made for
+    fast        // activations are rounded to the type that the weights' format is made for
 };
-// "exact", "fast"; null: nothing was said.
+// "exact" or "fast"; null for by_format.
 constexpr const char *name_of(arithmetic mode) {
     return mode == arithmetic::exact ? "exact" : mode == arithmetic::fast ? "fast" : nullptr;
 }

@@ -1,4 +1,4 @@
-// arithmetic_reader.cpp - two words, and where they hold.
+// arithmetic_reader.cpp - the two words, and the executors that they apply to.
 #include "core/config/arithmetic_reader.h"
 
 #include "core/base/text.h"

@@ -7,7 +7,8 @@
 
 namespace moorage::core {
 
-// Fails on other words, and on what the executor does not do. Not given: `out` stays.
+// Fails on other words, and on arithmetic that the executor does not have. If the key is absent,
+// `out` stays.
 void read_arithmetic(section_reader &run, const executor_kind &runs_on, arithmetic &out);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// cluster_check.cpp - what holds between the tables of a cluster: names, shares, reachability.
+// cluster_check.cpp - checks across the tables of a cluster: names, shares, reachability.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 error wrong(std::string text) { return error{std::move(text), true}; }
 
-// Entries of one list (or of several that share their names) by name.
+// Entries of one list, or of several lists that share one namespace, by name.
 using names = std::map<std::string, std::string>;  // name, place
 
 template <class Entry>
@@ -26,7 +26,7 @@ status add_names(const std::vector<Entry> &entries, const char *what, names &out
     return success();
 }
 
-// The names that may be written: of the entries, and of the counted ones that they belong to.
+// All names that may be written: those of entries, and those of the counted entries they belong to.
 std::vector<std::string> known_names(const names &all) {
     std::vector<std::string> known;
     for (const auto &[name, place] : all) {
@@ -46,7 +46,7 @@ error unknown(const std::string &place, const char *what, const std::string &nam
                         hint.empty() ? "; there are " + list : hint));
 }
 
-// Model names become those of single entries, and shares sum to one.
+// Replaces model names by those of single entries, and makes shares sum to one.
 status complete_models(const cluster_config &config, const names &known, cluster_workload &out) {
     std::vector<std::pair<std::string, double>> models;
     std::map<std::string, bool> seen;
@@ -98,7 +98,7 @@ status check_workload(const std::vector<Entry> &entries, const names &workloads)
     return success();
 }
 
-// Of nodes: two cannot listen in one place.
+// For nodes: two nodes cannot listen at one address.
 status check_addresses(const std::vector<cluster_server> &servers) {
     names taken;
     for (const cluster_server &one : servers)
@@ -116,7 +116,7 @@ status check_addresses(const std::vector<cluster_server> &servers) {
     return success();
 }
 
-// Pairs of servers with a link, in the order from, to.
+// Which pairs of servers have a link, in the order from, to.
 class link_matrix {
 public:
     explicit link_matrix(const cluster_config &config)
@@ -182,8 +182,8 @@ status check_links(const cluster_config &config, const names &servers) {
     return success();
 }
 
-// Servers and users have streams of their own, and every entry draws, so that neither more users
-// nor a position that is given moves the others.
+// Servers and users have separate streams, and every entry draws. So positions do not move if there
+// are more users or if one position is given.
 status draw_positions(cluster_config &config) {
     if (!config.radio) {
         if (config.users.empty()) return success();

@@ -1,4 +1,4 @@
-// cluster_config.cpp - reads the tables of [cluster], with what --set changes in them.
+// cluster_config.cpp - reads the tables of [cluster] and the changes of --set.
 #include "core/config/cluster_config.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace moorage::core {
 
 namespace {
 
-// Entries of a list, counted ones each.
+// Limits of entries in a list, with counted entries expanded.
 constexpr uint32_t links_max = 1 << 16, workloads_max = 1024;
 
 class cluster_reader {
@@ -25,7 +25,7 @@ private:
     template <class Entry>
     using entry_reader = void (cluster_reader::*)(section_reader &, uint32_t, Entry &);
 
-    // The entries of a list of tables, each as often as its count says.
+    // Reads the entries of a list of tables, each as often as its count says.
     template <class Entry>
     void read_list(const std::string &list, key_rows_of<Entry> rows, std::vector<Entry> &out,
                    entry_reader<Entry> read, uint64_t most = links_max);
@@ -49,7 +49,7 @@ private:
     void read_name(section_reader &from, std::string &out);
     void read_place(section_reader &from, std::optional<position> &out);
     void read_turn(section_reader &from, const char *key, uint32_t index, std::string &out);
-    // Of keys that exclude each other, the one that --set gives replaces the file's.
+    // If the file and --set give keys that exclude each other, that of --set wins.
     const given *choose(section_reader &from, const std::vector<const char *> &keys,
                         std::string_view remedy);
     void fail(const section_reader &reader) {
@@ -59,11 +59,11 @@ private:
     const section_reader &cluster_;
     const cluster_origin &from_;
     section_reader root_;
-    std::vector<const given *> used_;  // values of --set that reached an entry
-    uint32_t users_ = 0;               // counted before the radio shares its bandwidth among them
+    std::vector<const given *> used_;  // values of --set that applied to an entry
+    uint32_t users_ = 0;               // counted before the radio's bandwidth is shared among them
 };
 
-// The numbers of a list, nothing where it holds anything else.
+// The numbers of a list; nothing if it holds anything else.
 std::optional<std::vector<double>> numbers_of(const node &value) {
     std::vector<double> numbers;
     for (const node &item : value.items) {
@@ -75,8 +75,8 @@ std::optional<std::vector<double>> numbers_of(const node &value) {
     return numbers;
 }
 
-// "servers.lab.gpus" is key gpus of entry lab; "servers.gpus" is the key of all entries. Names of
-// counted entries hold no dot here: the entry as written is meant.
+// "servers.lab.gpus" is key gpus of entry lab; "servers.gpus" is that key of all entries. Names
+// have no dot here, because a counted entry is named as it is written.
 struct override_key {
     std::string list, name, key;
 };
@@ -98,7 +98,7 @@ void cluster_reader::add_overrides(const std::string &list, const std::string &n
     }
 }
 
-// A value of --set that reached no entry names one that is not there.
+// A value of --set that applied to no entry names one that does not exist.
 void cluster_reader::check_overrides() {
     for (const given &value : cluster_.values()) {
         const override_key key = key_of(value);
@@ -203,14 +203,14 @@ void cluster_reader::read_place(section_reader &from, std::optional<position> &o
         found->value.type == node_type::list ? numbers_of(found->value) : std::nullopt;
     if (!numbers || numbers->size() != 2)
         return from.fail(*found, "two numbers in metres are needed, for example [120, 80.5]");
-    constexpr double away_max_m = 1e7;  // a quarter round the earth
+    constexpr double away_max_m = 1e7;  // a quarter of the earth's circumference
     if (std::fabs((*numbers)[0]) > away_max_m || std::fabs((*numbers)[1]) > away_max_m)
         return from.fail(*found,
                          format("metres from {:g} to {:g} are needed", -away_max_m, away_max_m));
     out = position{(*numbers)[0], (*numbers)[1]};
 }
 
-// A workload for each instance of a counted entry in turn.
+// Gives the instances of a counted entry the listed workloads in turn.
 void cluster_reader::read_turn(section_reader &from, const char *key, uint32_t index,
                                std::string &out) {
     std::vector<std::string> names;

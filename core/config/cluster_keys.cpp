@@ -1,4 +1,4 @@
-// cluster_keys.cpp - the rows of a cluster, table by table.
+// cluster_keys.cpp - the rows of a cluster's keys, table by table.
 #include "core/config/cluster_keys.h"
 
 namespace moorage::core {
@@ -7,11 +7,11 @@ namespace {
 
 using enum quantity_unit;
 
-// Far above every published system; they keep a slip of the keyboard from becoming an allocation.
+// Limits far above every published system. They keep a typing error from becoming an allocation.
 constexpr uint32_t servers_max = 1 << 14, users_max = 1 << 14, tokens_max = 1 << 24;
 constexpr uint64_t seed_max = INT64_MAX, bytes_max = uint64_t{1} << 50;
 constexpr double rate_max = 1e18, seconds_max = 1e9;
-// From a sensor's radio to some generations after the fastest network there is.
+// Usual ranges: from a sensor's radio to some generations after today's fastest network.
 constexpr value_shape a_load_rate =
                           usually(real_above(0, rate_max, bytes_per_s), 1e6, 1e14, "GB/s"),
                       a_link_rate =

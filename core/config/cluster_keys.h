@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-// Far above every published system; of a cluster, of a server.
+// Limits of a cluster and of a server, far above every published system.
 inline constexpr uint32_t cluster_models_max = 1024, server_gpus_max = 64;
 
 extern const key_rows_of<cluster_config> cluster_rows;

@@ -1,4 +1,4 @@
-// device_config.cpp - reads the list of devices and what goes with it.
+// device_config.cpp - reads the list of devices and its related keys.
 #include "core/config/device_config.h"
 
 #include "core/base/log.h"

@@ -1,4 +1,4 @@
-// device_config.h - several GPUs of one machine, as [hardware] and [memory] describe them.
+// device_config.h - the GPUs of one machine, as [hardware] and [memory] describe them.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,18 @@
 namespace moorage::core {
 
 struct device_config {
-    // [hardware] devices: device profiles; empty: one, of [hardware] profile.
+    // [hardware] devices: device profiles. Empty: one device, that of [hardware] profile.
     std::vector<std::string> profiles;
     std::string peer;           // a link profile between them; empty: through host memory
-    bool whole_layers = false;  // [hardware] spread = "layers": of experts in place of pages
-    // [memory] device_experts: slots of each; empty: [memory] experts or bytes, divided.
+    bool whole_layers = false;  // [hardware] spread = "layers": devices get whole layers, not
+                                // single experts
+    // [memory] device_experts: slots of each device. Empty: [memory] experts or bytes, divided.
     std::vector<uint32_t> experts;
 };
 
 inline constexpr uint32_t gpus_max = 8;  // of one machine
 
-// What is given of them, of a run on such an executor, or in a cluster.
+// Reads the keys that are given and checks them for the executor `where`, alone or in a cluster.
 void read_devices(section_reader &hardware, section_reader &memory, const executor_kind &where,
                   bool in_cluster, device_config &out);
 

@@ -1,4 +1,4 @@
-// document.cpp - TOML text to a plain tree, within bounds; the only file that includes toml++.
+// document.cpp - TOML text to a plain tree, with limits. The only file that includes toml++.
 #include "core/config/document.h"
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include "core/base/text.h"
 #include "core/config/toml_text.h"
 
-// Version 3.3 of the library asserts things that depend on the text, such as what follows a `[`,
-// and without assertions takes them for granted, which is undefined behaviour on `[=]`. So its
-// assertions stay on in every build, and throw. Nesting is bounded because it frees its tree
+// Version 3.3 of the library asserts things that depend on the text, for example what follows a
+// `[`. Without assertions it assumes them, which is undefined behaviour for `[=]`. So assertions
+// stay on in every build, and throw. Nesting is limited because the library frees its tree
 // recursively.
 namespace {
 struct broken_assumption {};
@@ -46,7 +46,7 @@ std::string date_text(const Date &date) {
     return out.str();
 }
 
-// Recursion is bounded by TOML_MAX_NESTED_VALUES values of at most dots_max tables each.
+// Recursion is limited: at most TOML_MAX_NESTED_VALUES values, each of at most dots_max tables.
 node convert(const toml::node &source) {
     node target;
     target.line = static_cast<uint32_t>(source.source().begin.line);
@@ -73,8 +73,8 @@ node convert(const toml::node &source) {
     return target;
 }
 
-// The line of the first key that only quotes allow, 0 when there is none. No key here needs quotes,
-// and a line break in one would tear a message apart.
+// The line of the first key that is no bare key; 0: none. No key here needs quotes, and a line
+// break in a key would break a message apart.
 uint32_t line_of_quoted_key(const node &at) {
     for (const node &item : at.items)
         if (const uint32_t line = line_of_quoted_key(item); line != 0) return line;
@@ -85,13 +85,13 @@ uint32_t line_of_quoted_key(const node &at) {
     return 0;
 }
 
-// The library's sentence fitted to the style of messages: lower case, no full stop, one line.
+// Fits the library's sentence to our messages: lower case, no full stop, one line.
 std::string tidy(std::string_view text) {
     std::string out = decoded_text(text);
     std::replace_if(
         out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
     while (!out.empty() && out.back() == '.') out.pop_back();
-    // "Error while ..." but not "TOML": only a capital that starts an ordinary word.
+    // Lowers "Error while ..." but not "TOML": only the capital of an ordinary word.
     if (out.size() > 1 && out[0] >= 'A' && out[0] <= 'Z' && out[1] >= 'a' && out[1] <= 'z')
         out[0] = static_cast<char>(out[0] - 'A' + 'a');
     return out;
@@ -107,8 +107,8 @@ bool breaks_assumption(std::string_view text) {
     return false;
 }
 
-// The line at which the library fails without telling: it reads in one direction, so the texts up
-// to the end of each line break the assumption from that line on.
+// The line at which the library fails without telling its number. The library reads forward only.
+// So texts that end with this line or a later one break its assumption, and shorter ones do not.
 size_t line_of_broken_assumption(std::string_view text) {
     std::vector<size_t> ends;
     for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1))
@@ -119,7 +119,7 @@ size_t line_of_broken_assumption(std::string_view text) {
     return static_cast<size_t>(first - ends.begin()) + 1;
 }
 
-// Exceptions of the library end here.
+// Catches all exceptions of the library.
 result<node> parse_with_library(std::string_view text, std::string_view name) {
     try {
         node root;
@@ -154,7 +154,7 @@ const char *name_of(node_type type) {
 
 namespace {
 
-// Rows of a comparison read the same few files, and values, again and again.
+// A cache: rows of a comparison read the same few files and values again and again.
 class parsed_documents {
 public:
     std::optional<node> find(const std::string &key) {
@@ -214,7 +214,7 @@ error no_such_file(const std::filesystem::path &file, std::string_view key) {
     for (std::filesystem::directory_iterator at(folder, code), end;
          !code && at != end && names.size() < looked_at_max; at.increment(code))
         names.push_back(at->path().filename().string());
-    std::ranges::sort(names);  // of equally near ones always the same
+    std::ranges::sort(names);  // so that equally near names always give the same result
     const std::string best = nearest(file.filename().string(), names);
     const std::string hint =
         best.empty() ? "" : "; did you mean " + (file.parent_path() / best).string();
@@ -237,7 +237,7 @@ result<std::string> read_document(const std::filesystem::path &file) {
 node parse_value(std::string_view text) {
     node plain;
     plain.text = text;
-    // A line break would end the value, and what follows would be read as further keys.
+    // After a line break the text would be read as further keys.
     if (text.find_first_of("\r\n") != std::string_view::npos) return plain;
     const result<node> parsed = parse_document("value = " + std::string(text), "value");
     if (!parsed || parsed->entries.size() != 1) return plain;

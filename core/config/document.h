@@ -16,7 +16,7 @@
 
 namespace moorage::core {
 
-// A configuration is small; more than this is some other file given by mistake.
+// A configuration is small. A larger file is one that was named by mistake.
 inline constexpr uint64_t document_bytes_max = 1 << 20;
 
 enum class node_type { boolean, integer, number, text, date, list, table };
@@ -26,11 +26,11 @@ const char *name_of(node_type type);
 struct entry;
 struct node {
     node_type type = node_type::text;
-    uint32_t line = 0;  // 1-based; 0 where the value comes from no file
+    uint32_t line = 0;  // 1-based; 0: the value comes from no file
     bool boolean = false;
     int64_t integer = 0;
     double number = 0;
-    std::string text;            // also a date, as it would be written
+    std::string text;            // for a date: as it would be written
     std::vector<node> items;     // of a list
     std::vector<entry> entries;  // of a table, in the order of the file
 };
@@ -39,18 +39,18 @@ struct entry {
     node value;
 };
 
-// Letters, digits, _ and -, at least one of them: what a key may be made of.
+// Is the text a bare key: letters, digits, _ and -, at least one of them?
 bool is_bare_key(std::string_view text);
 
-// `name` stands for the file in messages. Errors name it and the line. Keys are bare keys.
+// `name` stands for the file in messages. Errors name it and the line. Only bare keys are accepted.
 result<node> parse_document(std::string_view text, std::string_view name);
-// What is said of a file that is not there, with the key that names it (or none) and the nearest
-// name in its folder.
+// The error for a file that does not exist. It names the key that refers to the file, if any, and
+// the nearest name in its folder.
 error no_such_file(const std::filesystem::path &file, std::string_view key = {});
 result<std::string> read_document(const std::filesystem::path &file);
 
-// One value as it stands right of the equals sign; text that is no TOML value, or is a date, is
-// itself: `lru` and `"lru"` are both the text lru.
+// Parses what stands right of an equals sign. Text that is no TOML value, or is a date, stays text:
+// `lru` and `"lru"` both give the text lru.
 node parse_value(std::string_view text);
 
 }  // namespace moorage::core

@@ -1,4 +1,5 @@
-// emulator_section.h - [emulator]: what passes in virtual time beside the machine's own work.
+// emulator_section.h - [emulator]: how much of the host's time inside policies passes in virtual
+// time.
 #pragma once
 
 #include "core/config/run_config.h"

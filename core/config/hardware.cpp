@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names that shapes give themselves are looked for in the first of them.
+// Names that shapes give themselves are searched for only in the first folder.
 constexpr const char *shape_folders[] = {"configs/models", "configs/models/quantised"};
 
 std::vector<fs::path> folders_of(std::string_view kind) {
@@ -39,7 +39,8 @@ std::vector<fs::path> roots_from(const fs::path &base) {
     return roots;
 }
 
-// The .toml files of a folder under every root, sorted, so that runs are alike.
+// The .toml files of a folder under every root, sorted, so that results do not depend on the file
+// system.
 std::vector<fs::path> files_in(const std::vector<fs::path> &roots, const fs::path &folder) {
     std::vector<fs::path> files;
     for (const fs::path &root : roots) {
@@ -54,7 +55,7 @@ std::vector<fs::path> files_in(const std::vector<fs::path> &roots, const fs::pat
     return files;
 }
 
-// Each name once; files of hw_profiles/measured only when they are of that kind.
+// Each name once. Files of hw_profiles/measured are listed only if they are of this kind.
 std::vector<std::string> names_of(const std::vector<fs::path> &roots, std::string_view kind) {
     std::set<std::string> names;
     for (const fs::path &folder : folders_of(kind))
@@ -88,7 +89,7 @@ error unknown(std::string_view key, const std::string &name,
                  true};
 }
 
-// A file whose list `aliases` has the name.
+// The file whose list `aliases` contains the name.
 std::optional<fs::path> file_with_alias(const std::string &name, std::string_view kind,
                                         const std::vector<fs::path> &roots) {
     for (const fs::path &file : files_in(roots, fs::path("hw_profiles") / kind)) {
@@ -192,7 +193,7 @@ status use_engine(hardware_profile &of, const engine_profile &engine) {
                             "file of {} does not give; add it, or leave the engine out",
                             engine.name, lacking, device.name),
                      true};
-    // What a layer costs depends on the model: cost_model puts it into layer_ns.
+    // The cost of a layer depends on the model; cost_model sets layer_ns.
     device.memory_efficiency = engine.memory_share;
     device.flops_efficiency = engine.product_share;
     device.attention_kernels = device.expert_kernels = 0;
@@ -224,7 +225,7 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     auto device = load_device_profile(choice.profile, choice.base);
     if (!device) return device.failure();
     profile.device = std::move(*device);
-    // A machine's file names no others: its own parts are meant.
+    // A machine's file names no other files: its own parts are used.
     const auto part_name = [&](const std::string &chosen, const std::string &usual) {
         return !chosen.empty() ? chosen : usual.empty() ? choice.profile : usual;
     };
@@ -248,7 +249,7 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     return profile;
 }
 
-// Between two devices without a link of their own: down to host memory and up again, as one copy.
+// For two devices without a direct link: to host memory and back, as one copy.
 static link_profile through_host(const link_profile &first, const link_profile &other) {
     return {"through host memory", std::min(first.d2h_bytes_per_s, other.h2d_bytes_per_s),
             std::min(other.d2h_bytes_per_s, first.h2d_bytes_per_s),
@@ -276,7 +277,7 @@ result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
                 format("[hardware] engine {}: on several devices loads go on beside "
                        "computing, whatever its overlap says",
                        of.engine));
-        all[i].node = all[0].node;  // they stand in one machine
+        all[i].node = all[0].node;  // all in one machine
         all[i].peer_through_host = of.peer.empty();
         all[i].peer = through_host(all[0].link, all[i].link);
         if (of.peer.empty()) continue;
@@ -293,7 +294,7 @@ void load_from_disk(hardware_profile &of) {
 }
 
 result<fs::path> find_shape(const std::string &name, const fs::path &base) {
-    // A published name may hold a slash ("DeepSeek-V3/R1"), so only .toml makes a path of it.
+    // A published name may contain a slash ("DeepSeek-V3/R1"), so only .toml marks a path.
     if (name.ends_with(".toml")) return (base / name).lexically_normal();
     const std::vector<fs::path> roots = roots_from(base);
     for (const fs::path &root : roots)

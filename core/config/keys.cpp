@@ -1,4 +1,4 @@
-// keys.cpp - what rows say, in words; the list of the tables.
+// keys.cpp - describes rows in words, and lists the tables.
 #include "core/config/keys.h"
 
 #include <algorithm>

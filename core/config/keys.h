@@ -1,14 +1,14 @@
-// keys.h - the one definition of each key of a configuration: its name, what it takes, what it
-// means, and the member that it fills.
+// keys.h - the only definition of each configuration key: its name, values, meaning, and the member
+// that it sets.
 //
 //     constexpr key_row<run_config> run_rows[] = {
 //         {"batch", whole(1, 4096), "requests that are decoded together",
 //         into<&run_config::batch>},
 //         {"prefill", whole(0, 1 << 24), "tokens of a prefill pass", by_hand, "0 of a trace"}};
 //
-// The parser walks these rows and checks against them; `moorage help` and docs/configuration.md are
-// made of them (core/decisions/0043). A default is the member's, of a struct that nobody touched.
-// A row that fits its member's type does compile, another does not.
+// The parser reads these rows and checks values against them. `moorage help` and
+// docs/configuration.md are made from them (core/decisions/0043). A key's default is the member's
+// value in a fresh struct. A row that does not fit its member's type does not compile.
 #pragma once
 
 #include <cstdint>
@@ -28,28 +28,29 @@ enum class value_kind : uint8_t {
     flag,
     whole,   // a whole number
     real,    // a number
-    amount,  // of experts: a whole number, or a share of them all
+    amount,  // experts: a whole number, or a share of all of them
     text,
-    texts,  // a list of texts, or one
+    texts,  // a list of texts, or one text
     prose,  // texts with line breaks
-    word,   // one of some
+    word,   // one word of a list
     path,
     paths,
-    counts,  // a list of whole numbers, or one
-    other    // as `words` says
+    counts,  // a list of whole numbers, or one number
+    other    // described by `words`
 };
 
 struct value_shape {
     value_kind kind = value_kind::other;
     quantity_unit unit = quantity_unit::none;
-    uint64_t least = 0, most = 0;  // of a whole number, of an amount
-    double low = 0, high = 0;      // of a number: from low, or above it
+    uint64_t least = 0, most = 0;  // limits of a whole number or an amount
+    double low = 0, high = 0;      // limits of a number: from `low`, or above it with above_low
     bool above_low = false;
-    std::string_view words = {};  // "abort|replace"; what another kind of value is: "a table"
-    // What a plain number is believed in, 0 beside it where `least` or `low` allow that. A number
-    // outside has lost its unit; one that is written with its unit is taken. usual_high 0: any.
+    std::string_view words = {};  // "abort|replace"; for other kinds of values: "a table"
+    // Range in which a plain number is believed, and 0 if `least` or `low` allow it. A plain number
+    // outside it has lost its unit and is refused. A number with its unit is always accepted.
+    // usual_high 0: any number.
     double usual_low = 0, usual_high = 0;
-    std::string_view likely = {};  // the unit that is lost the most: "GB/s"
+    std::string_view likely = {};  // the unit that is most often missing: "GB/s"
 };
 
 consteval value_shape whole(uint64_t least, uint64_t most,
@@ -68,7 +69,7 @@ consteval value_shape usually(value_shape shape, double low, double high, std::s
     shape.usual_low = low, shape.usual_high = high, shape.likely = likely;
     return shape;
 }
-// `bytes_key`: the key beside it that counts their bytes.
+// `bytes_key`: the alternative key that counts the same in bytes.
 consteval value_shape amount(uint64_t most, std::string_view bytes_key) {
     return {.kind = value_kind::amount,
             .unit = quantity_unit::share,
@@ -90,12 +91,12 @@ inline constexpr value_shape a_flag = of_kind(value_kind::flag), a_text = of_kin
                              some_prose = of_kind(value_kind::prose),
                              some_counts = of_kind(value_kind::counts);
 
-// What of a cluster a key has an effect on, where there is one.
+// Which parts of a cluster a key has an effect on.
 enum class cluster_use : uint8_t {
-    as_table,  // of a row: as its table says
-    all,       // emulated ones and real nodes
-    loads,     // a server that loads experts (host_experts)
-    nodes,     // real nodes alone
+    as_table,  // for a row: as its table says
+    all,       // emulated clusters and real nodes
+    loads,     // servers that load experts (host_experts)
+    nodes,     // only real nodes
     none
 };
 
@@ -103,13 +104,13 @@ struct config_key {
     std::string_view name;
     value_shape takes = {};
     std::string_view meaning = {};  // a sentence without a full stop
-    std::string_view usual = {};    // the default in words, where no member has it
+    std::string_view usual = {};    // the default in words, if no member has it
     cluster_use in_cluster = cluster_use::as_table;
 };
 
 class section_reader;
 
-// A member's value as TOML; "" of an empty text.
+// A member's value as TOML; "" for an empty text.
 std::string value_text(const value_shape &takes, bool value);
 std::string value_text(const value_shape &takes, uint64_t value);
 std::string value_text(const value_shape &takes, double value);
@@ -158,7 +159,8 @@ inline constexpr key_rows::none by_hand{};
 
 template <class Of>
 struct key_row : config_key {
-    void (*read)(section_reader &, const config_key &, Of &) = nullptr;  // null: the parser itself
+    void (*read)(section_reader &, const config_key &, Of &) = nullptr;  // null: the parser reads
+                                                                         // it itself
     std::string (*value)(const value_shape &, const Of &) = nullptr;
 
     template <auto Member>
@@ -180,7 +182,7 @@ struct key_row : config_key {
         : config_key{key, of, means, otherwise, use} {}
 
 private:
-    // Written so that section.h need not be known here.
+    // A template, so that this header does not need section.h.
     template <class Reader, class Value>
     static void get(Reader &from, const config_key &row, Value &to) {
         from.read(row, to);
@@ -190,23 +192,23 @@ private:
 template <class Of>
 using key_rows_of = std::span<const key_row<Of>>;
 
-// A key with its default as TOML or in words; "" where it has none.
+// A key with its default, as TOML or in words. "": no default.
 struct told_key {
     const config_key *key;
     std::string usual;
 };
 
-// A section, a table of one, or a file of its own.
+// A section, a table in a section, or a file of its own.
 struct key_table {
     std::string name;      // "run", "cluster.servers", "device"
     std::string called;    // "[run]", "[[cluster.servers]]", "device profile"
     std::string meaning;   // a sentence without a full stop
-    bool is_open = false;  // policies have keys in it, too
+    bool is_open = false;  // may also contain keys of policies
     cluster_use in_cluster = cluster_use::all;
     std::vector<told_key> keys = {};
 
-    const config_key *find(std::string_view key) const;  // null: it has none of the name
-    cluster_use use_of(std::string_view key) const;      // its row's, or the table's
+    const config_key *find(std::string_view key) const;  // null: it has no such key
+    cluster_use use_of(std::string_view key) const;      // that of the row, or of the table
     std::vector<std::string> names() const;
 
     template <class Of>
@@ -218,14 +220,15 @@ struct key_table {
     }
 };
 
-// All of them, in the order in which they are told of and checked.
+// All tables, in the order in which they are documented and checked.
 const std::vector<key_table> &key_tables();
-// Requires: there is one of the name.
+// Requires: a table of this name exists.
 const key_table &key_table_of(std::string_view name);
 
 // "a whole number from 1 to 4096", "a share above 0 and at most 1, or text such as \"25%\"".
 std::string text_of(const value_shape &takes);
-// Of a plain number that is not believed: what is, and what was meant. Empty: it is believed.
+// Explains a plain number outside its usual range: what is usual, and what was probably meant.
+// Empty: the number is believed.
 std::string unusual_text(const value_shape &takes, double number);
 std::vector<std::string> words_of(const value_shape &takes);
 

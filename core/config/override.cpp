@@ -1,4 +1,4 @@
-// override.cpp - the texts of --set and --sweep taken apart.
+// override.cpp - parses the texts of --set and --sweep.
 #include <algorithm>
 
 #include "core/base/text.h"
@@ -35,7 +35,7 @@ result<override_value> parse_assignment(std::string_view text, std::string_view 
                           {}};
 }
 
-// Splits at commas outside quotes and brackets, so that a value may be a quoted text or a list.
+// Splits at commas outside quotes and brackets, so a value may be a quoted text or a list.
 std::vector<std::string> split_values(std::string_view text) {
     std::vector<std::string> parts;
     size_t from = 0;

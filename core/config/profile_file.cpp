@@ -1,5 +1,5 @@
-// profile_file.cpp - profile and shape files: every key known and given, every figure with a
-// source.
+// profile_file.cpp - profile and shape files. Every key must be known and given, and every figure
+// needs a source.
 #include "core/config/profile_file.h"
 
 #include <algorithm>
@@ -19,11 +19,11 @@ namespace {
 
 constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]", "[fit]"};
 
-// One profile file while it is read. Each figure() is required and has to have a source.
+// Reads one profile file. Each figure() is required and needs a source.
 class profile_reader {
 public:
     // `kind` is "device", "link", "node", "disk", "engine" or "model".
-    // `within`: the list is a table of a machine's file, whose name says its kind.
+    // `within`: the list is a table of a machine's file, whose name tells the kind.
     profile_reader(const node &root, std::string_view file, std::string kind, bool within)
         : kind_(std::move(kind)),
           within_(within),
@@ -50,10 +50,10 @@ public:
     }
     void figure(const std::string &key) {
         take(key);
-        // A model's figures come in two groups, each from one place.
+        // A model's figures come in two groups, each with one source.
         if (kind_ != "model") figures_.push_back(key);
     }
-    // A row as a figure; in a file that may go without it, where it is given.
+    // Reads a row as a figure. A term is optional.
     template <class Of>
     void figure(const key_row<Of> &row, Of &out) {
         figure(std::string(row.name));
@@ -79,13 +79,13 @@ public:
         std::vector<std::string> names;
         texts("aliases", names);
     }
-    // The file of another part; within a machine's file the part of the same file is usual.
+    // The name of another part's file. In a machine's file the default is its own part.
     void neighbour(const std::string &key, std::string &out) {
         if (!within_) return label(key, out);
         known_.push_back(key);
         top_.read(key, out);
     }
-    // An optional table that counts as one figure. Null without.
+    // An optional table that counts as one figure. Null: not given.
     const node *table(const std::string &key) {
         known_.push_back(key);
         const given *found = top_.find(key);
@@ -97,7 +97,7 @@ public:
     }
     section_reader &top() { return top_; }
 
-    // Unknown keys come before missing ones: a slip of the keyboard makes both.
+    // Report unknown keys before missing ones: one typing error causes both.
     status finish() {
         known_.push_back("sources");
         top_.expect(known_);
@@ -145,7 +145,7 @@ private:
 
 bool is_near(double a, double b) { return std::abs(a - b) <= 0.01 * std::abs(b); }
 
-// What the sizes of a shape owe each other. Within 1 %, which leaves room for biases and norms.
+// Checks that the sizes of a shape agree within 1 %, which leaves room for biases and norms.
 void check_shape_file(section_reader &top, const shape_file &parsed) {
     const model_shape &shape = parsed.shape;
     const auto fail = [&](std::string_view key, const std::string &what) {
@@ -164,7 +164,7 @@ void check_shape_file(section_reader &top, const shape_file &parsed) {
     if (shape.dense_bytes > shape.non_expert_bytes)
         return fail("dense_bytes", format("non_expert_bytes is {}, and this is a part of it",
                                           shape.non_expert_bytes));
-    // A tied embedding is read whole as the output matrix, so then nothing is excluded.
+    // A tied embedding is also the output matrix and is read whole, so nothing is excluded.
     const double embedding =
         static_cast<double>(shape.hidden) * shape.vocabulary * shape.bits(shape.embedding_bits) / 8;
     const auto excluded = static_cast<double>(shape.non_expert_bytes - shape.dense_bytes);
@@ -213,7 +213,8 @@ void check_node(section_reader &top, const node_profile &node) {
                         node.memory_bytes_per_s));
 }
 
-// `costs` says whose figures hold, so that a forgotten one of an engine is never a zero.
+// The key `costs` says whose figures apply, so that a forgotten figure of an engine is never taken
+// as zero.
 void read_engine(profile_reader &file, engine_profile &engine) {
     file.texts("aliases", engine.aliases);
     bool of_engine = false;
@@ -233,7 +234,7 @@ void read_shape(profile_reader &file, shape_file &parsed) {
     if (const node *config = file.table("config")) parsed.config = json_text_of(*config, shape);
 }
 
-// The table of a machine's file for `kind`; of any other file its root.
+// In a machine's file the table for `kind`, in any other file its root.
 result<const node *> part_of(const node &root, std::string_view name, const std::string &kind) {
     const auto of_machine = [](const entry &one) {
         return one.key == "kind" && one.value.text == "machine";
@@ -255,7 +256,7 @@ result<const node *> part_of(const node &root, std::string_view name, const std:
     return &found->value;
 }
 
-// Checks run once every key is known to be there and of its type.
+// `check` runs after every key is known to be there with the right type.
 template <class Value>
 result<Value> parse_file(std::string_view text, std::string_view name, const char *kind,
                          void (*read)(profile_reader &, Value &),

@@ -9,7 +9,7 @@ namespace {
 
 using enum quantity_unit;
 
-// Far above every machine; what exceeds them is a slip in a unit.
+// Limits far above every machine. A larger value has a wrong unit.
 constexpr uint64_t bytes_max = uint64_t{1} << 50;
 constexpr uint32_t count_max = 1 << 24, kernels_max = 1000;
 constexpr value_shape a_size = whole(1, bytes_max, bytes),
@@ -17,7 +17,7 @@ constexpr value_shape a_size = whole(1, bytes_max, bytes),
                       any_time = whole(0, 1'000'000'000, ns),
                       any_rate = real_above(0, 1e16, bytes_per_s),
                       any_speed = real_above(0, 1e20, flop_per_s);
-// From a single-board computer to some generations after the fastest machine there is.
+// Usual ranges: from a single-board computer to some generations after today's fastest machine.
 constexpr value_shape a_memory = usually(a_size, 1e5, 1e14, "GB"),
                       a_reserve = usually(a_size_or_none, 1e5, 1e13, "GB"),
                       a_cache = usually(a_size_or_none, 1e3, 1e12, "MB"),
@@ -219,7 +219,7 @@ constexpr key_row<engine_profile> engine_terms[] = {
     {"thread_bytes_per_s", a_memory_rate, "that one thread reads of experts; 0: any number",
      into<&engine_profile::thread_bytes_per_s>},
 };
-// With costs = "device".
+// For engines with costs = "device".
 constexpr key_row<engine_profile> engine_changes[] = {
     {"overlap", overlap_words, "as above", into<&engine_profile::overlap>},
     {"copy_bytes_per_s", a_link_rate, "as above", into<&engine_profile::copy_bytes_per_s>},
@@ -282,7 +282,7 @@ key_table file(std::string_view name, std::string_view called, std::string_view 
                const profile_rows<Of> &rows) {
     key_table made{std::string(name), std::string(called), std::string(meaning)};
     made.add(rows.labels).add(rows.figures);
-    for (told_key &one : made.keys) one.usual.clear();  // a file has them all
+    for (told_key &one : made.keys) one.usual.clear();  // a file has all keys
     made.add(rows.terms);
     return made;
 }

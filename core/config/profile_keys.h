@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-// All of `labels` and `figures` are in a file, of `terms` those that are not as they usually are.
+// A file has all `labels` and `figures`. It has those `terms` that differ from their defaults.
 // Figures and terms have sources.
 template <class Of>
 struct profile_rows {
@@ -18,7 +18,7 @@ extern const profile_rows<node_profile> node_profile_rows;
 extern const profile_rows<disk_profile> disk_profile_rows;
 extern const profile_rows<engine_profile> engine_profile_rows;
 extern const profile_rows<model_shape> shape_rows;
-// Of an engine that leaves a machine its own figures: what it may put on top of them.
+// Keys of an engine that uses the machine's own figures: what it may add to them.
 extern const key_rows_of<engine_profile> engine_change_rows;
 
 void add_profile_tables(std::vector<key_table> &to);

@@ -9,13 +9,13 @@ namespace moorage::core {
 
 namespace {
 
-// One table and, behind it, its sources.
+// One table, followed by its sources.
 class part_writer {
 public:
     part_writer(std::string kind, const profile_sources &sources)
         : kind_(std::move(kind)), sources_(sources), keys_("[" + kind_ + "]\n") {}
 
-    // What a file may leave out is left out where it is as it usually is.
+    // Omits terms that have their default value.
     template <class Of>
     void all(const profile_rows<Of> &rows, const Of &of) {
         for (const key_row<Of> &row : rows.labels) label(row.name, row.value(row.takes, of));
@@ -38,7 +38,7 @@ public:
     std::string text() const { return keys_ + "\n[" + kind_ + ".sources]\n" + origins_; }
 
 private:
-    // A number with its point or exponent, so that it is no integer; with its unit where it would
+    // A number with a point or an exponent, so that it is no integer. It gets its unit if it would
     // not be believed without.
     template <class Of>
     static std::string text_of(const key_row<Of> &row, const Of &of) {
@@ -63,7 +63,7 @@ std::string text_of(const char *kind, const profile_rows<Of> &rows, const Of &of
     return out.text();
 }
 
-// This engine, whose figures the other tables are.
+// This engine, which uses the figures of the other tables.
 std::string engine_text(const hardware_profile &profile, const profile_sources &sources) {
     part_writer out("engine", sources);
     out.label("name", quoted("moorage on " + profile.device.name));

@@ -9,14 +9,14 @@
 
 namespace moorage::core {
 
-// By part and key: {"device", {"launch_ns", "[M] ..."}}. A key without an entry gets `otherwise`.
+// By part and key: {"device", {"launch_ns", "[M] ..."}}. Keys without an entry get `otherwise`.
 struct profile_sources {
     std::map<std::string, std::map<std::string, std::string>> of;
     std::string otherwise = "[M] measured";
 };
 
-// What load_hardware reads back, all parts in one, this engine too. `notes` become comments at its
-// end. A figure of 0 that a file may leave out is left out.
+// Writes all parts and this engine into one text that load_hardware reads. `notes` become comments
+// at its end. A figure of 0 is omitted where the file may omit it.
 std::string to_toml(const hardware_profile &profile, const profile_sources &sources,
                     std::span<const std::string> notes);
 

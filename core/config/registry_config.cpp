@@ -10,7 +10,7 @@ namespace moorage::core {
 
 namespace {
 
-// What https:// needs is there, and is for something.
+// Checks that https:// has the files it needs, and that files are given only with https://.
 void check_files(section_reader &from, const registry_config &of) {
     const bool secure = std::ranges::any_of(
         of.endpoints, [](const std::string &one) { return one.starts_with("https://"); });
@@ -39,7 +39,7 @@ void read_registry(section_reader &from, registry_config &out) {
     if (directory && endpoints && directory->raw.has_value() == endpoints->raw.has_value())
         from.fail(format("{}: [registry] has both directory and endpoints; keep one of them",
                          endpoints->place));
-    // Of the two the one that --set gives.
+    // If both are given, that of --set wins.
     const bool by_endpoints = endpoints && (!directory || endpoints->raw);
     if (by_endpoints)
         from.read("endpoints", out.endpoints);

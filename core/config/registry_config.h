@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-// What is wrong stands in `from`.
+// Errors are reported through `from`.
 void read_registry(section_reader &from, registry_config &out);
 
 }  // namespace moorage::core

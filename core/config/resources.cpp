@@ -1,4 +1,4 @@
-// resources.cpp - which figures of a profile a resource is.
+// resources.cpp - the figures of a profile that each resource scales.
 #include "core/config/resources.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// resources.h - what a machine has, as far as a run can be told that it has more of it.
+// resources.h - the resources of a machine that a run can be given more of.
 //
 //   run_config more = config;
 //   more.faster[resource::link] = 1.1;   // the same run with a link of 1.1 times the rate
@@ -18,7 +18,7 @@ inline constexpr size_t resource_count = 7;
 inline constexpr std::array<std::string_view, resource_count> resource_names{
     "gpu_compute", "gpu_memory", "launches", "link", "cpu", "host_memory", "disk"};
 
-// Times as fast as the profile says, each above 0.
+// Factors on the profile's rates, each above 0.
 struct resource_factors {
     std::array<double, resource_count> times{1, 1, 1, 1, 1, 1, 1};
     double &operator[](resource which) { return times[static_cast<size_t>(which)]; }

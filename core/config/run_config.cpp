@@ -1,4 +1,4 @@
-// run_config.cpp - a run's TOML and its overrides, section by section, into a run_config.
+// run_config.cpp - turns a run's TOML and its overrides into a run_config, section by section.
 #include "core/config/run_config.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@ namespace {
 
 constexpr uint32_t model_prefill_max = 1 << 16;
 
-constexpr std::string_view host_table = "host";  // [cache.host]: a stage of its own
+constexpr std::string_view host_table = "host";  // [cache.host]: a separate stage
 
-// Sections of a run's file, in the order in which they are told of and checked.
+// Sections of a run's file, in the order in which they are documented and checked.
 std::vector<const key_table *> section_tables() {
     std::vector<const key_table *> all;
     for (const key_table &one : key_tables())
@@ -39,10 +39,10 @@ std::vector<std::string> section_names() {
 
 std::string bracketed(std::string_view name) { return format("[{}]", name); }
 
-// The sections of one run, from the file and --set together.
+// The sections of one run, merged from the file and --set.
 class builder {
 public:
-    // `may_read`: the file that [cluster] file names.
+    // `may_read`: whether the file of [cluster] file may be read.
     builder(std::string file, std::filesystem::path base, bool may_read, read_for purpose)
         : file_(std::move(file)), base_(std::move(base)), may_read_(may_read), purpose_(purpose) {
         for (const std::string &name : section_names()) add_section(name);
@@ -59,8 +59,8 @@ private:
     void add_section(const std::string &name) {
         sections_.emplace(name, section_reader(file_, key_table_of(name), base_));
     }
-    // Names of profiles and shapes are looked up from the file's folder. One of --set that is a
-    // path is made absolute, as it is meant from the current folder.
+    // Names of profiles and shapes are looked up from the file's folder. A path in --set is
+    // relative to the current folder, so it is made absolute.
     static void anchor(const given *from, std::string &name) {
         std::error_code code;
         const bool is_path = name.ends_with(".toml");
@@ -124,7 +124,7 @@ status builder::add_file(const node &root) {
     return success();
 }
 
-// Keys of the table [cache.host], which read_stage() then leaves out of [cache].
+// Adds the keys of the table [cache.host]. read_stage() then skips them in [cache].
 void builder::add_host_cache(const node &cache) {
     for (const entry &inner : cache.entries)
         if (inner.key == host_table && inner.value.type == node_type::table)
@@ -149,7 +149,7 @@ status builder::add_overrides(std::span<const override_value> overrides) {
 
 void builder::read_run(run_config &config) {
     section_reader &run = section("run");
-    run.read("executor", config.executor);  // first: others depend on it
+    run.read("executor", config.executor);  // first, because others depend on it
     if (!run.failed() && find_executor(config.executor) == nullptr) {
         std::vector<std::string> known;
         for (const executor_kind &one : executors) known.emplace_back(one.name);
@@ -181,7 +181,7 @@ void builder::read_hardware(run_config &config) {
         hardware.require("profile", "name a device, for example profile = \"rtx_4090\"");
 }
 
-// Of two keys that exclude each other, the one that --set gives replaces the file's.
+// If two keys exclude each other, that of --set wins over the file's.
 bool builder::choose(section_reader &reader, const char *one, const char *other,
                      const given *&first, const given *&second) {
     first = reader.find(one);
@@ -218,7 +218,7 @@ void builder::read_source(run_config &config) {
     read_model(config, trace != nullptr);
 }
 
-// The experts' second version. A shape is not looked at where there is a model, as everywhere.
+// The experts' second version. With a model, the shape is ignored, as elsewhere.
 void builder::read_small(run_config &config, bool has_trace) {
     section_reader &source = section("source");
     const given *model = source.find("small"), *shape = source.find("small_shape");
@@ -288,7 +288,7 @@ void builder::read_memory(run_config &config) {
     memory.read_rows(memory_rows, config);
 }
 
-// How much of the model host memory holds; the rest is on disk.
+// How much of the model is in host memory. The rest is on disk.
 void builder::read_host_memory(run_config &config) {
     section_reader &memory = section("memory");
     const given *experts = nullptr, *bytes = nullptr;
@@ -302,7 +302,7 @@ void builder::read_host_memory(run_config &config) {
     const given *const found = experts ? experts : bytes;
     if (found && config.cluster)
         memory.fail(*found, "servers of a cluster say host_experts of their own");
-    // Of a real disk: where estimates begin.
+    // For a real disk: the figures that estimates start from.
     if (found && config.runs_on().real && config.disk.empty()) config.disk = "nvme_gen4";
     if (found && config.disk.empty())
         memory.fail(*found,
@@ -317,7 +317,7 @@ void builder::read_host_memory(run_config &config) {
                    host.values().front().place));
 }
 
-// The [cluster] of the file that `file` names, which may be a whole run's file.
+// Adds the [cluster] section of the file that `file` names, which may be the file of a whole run.
 void builder::add_cluster_file(const given &file, section_reader &out, cluster_origin &origin) {
     const std::string *text = text_of(file);
     if (!text) return out.fail(file, "name a file");
@@ -376,7 +376,7 @@ void builder::read_placement(run_config &config) {
                               cluster.place, config.executor, executors[0].name));
 }
 
-// Keys without an effect on this cluster: of --set refused, of the file warned of.
+// Keys that have no effect on this cluster: refused from --set, a warning from the file.
 status builder::look_for_idle(run_config &config) {
     if (!config.cluster) return success();
     for (const key_table *table : section_tables()) {
@@ -392,7 +392,7 @@ status builder::look_for_idle(run_config &config) {
     return success();
 }
 
-// Adds one of the policy's own parameters, or replaces it when --set gives it once more.
+// Adds one of the policy's own parameters. --set replaces an earlier value.
 void builder::add_param(section_reader &reader, const given &value, const std::string &key,
                         std::string_view kind, bool may_replace, settings &params) {
     const std::string stage_name(kind.substr(0, kind.find('.')));
@@ -421,7 +421,7 @@ void builder::add_param(section_reader &reader, const given &value, const std::s
     }
 }
 
-// A table such as [cache.lfu], which is checked whether it counts or not.
+// Reads a table such as [cache.lfu]. It is checked even if it does not apply.
 void builder::read_table(section_reader &reader, const given &table, std::string_view kind,
                          bool chosen, stage_config &stage) {
     const std::string title = format("{}.{}", kind, table.key);
@@ -433,8 +433,8 @@ void builder::read_table(section_reader &reader, const given &table, std::string
     if (inner.failed()) reader.fail(inner.failure().text);
 }
 
-// As a path is, from the configuration's folder; what is not there is looked for in the plugin
-// paths (registry.h).
+// A path, relative to the configuration's folder. If no such file exists, it is searched in the
+// plugin paths (registry.h).
 void builder::read_library(section_reader &reader, run_config &config, stage_config &stage) {
     std::string name;
     reader.read("library", name);
@@ -485,7 +485,7 @@ void builder::read_stage(std::string_view kind, run_config &config) {
 
 status builder::build(run_config &config) {
     for (const key_table *table : section_tables()) {
-        if (table->is_open || table->name == "cluster") continue;  // which checks its tables, too
+        if (table->is_open || table->name == "cluster") continue;  // cluster checks its own tables
         section_reader &reader = section(table->name);
         reader.expect();
         if (reader.failed()) return reader.failure();

@@ -1,4 +1,4 @@
-// run_keys.cpp - the rows, section by section.
+// run_keys.cpp - the rows of a run's keys, section by section.
 #include "core/config/run_keys.h"
 
 #include "core/host/kinds.h"
@@ -10,9 +10,9 @@ namespace {
 using enum quantity_unit;
 using of_run = key_row<run_config>;
 
-// Bounds far above every published model and machine; they keep a slip of the keyboard from turning
-// into an allocation.
-constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
+// Limits far above every published model and machine. They keep a typing error from becoming an
+// allocation.
+constexpr uint64_t count_max = INT64_MAX;  // the largest TOML integer
 constexpr uint64_t bytes_max = uint64_t{1} << 50, experts_max = 1 << 20;
 
 constexpr of_run run_list[] = {
@@ -228,7 +228,7 @@ constexpr std::string_view stage_meanings[] = {
 };
 static_assert(std::size(stage_meanings) == std::size(kinds));
 
-// Of the stages of a cluster's homes: experts come and go in those that load them.
+// For the stages of a cluster's homes. Experts come and go only in servers that load them.
 cluster_use use_of_stage(std::string_view kind) {
     if (kind == "cache" || kind == "prefetch" || kind == "transport") return cluster_use::loads;
     if (kind == "budget") return cluster_use::none;

@@ -1,4 +1,4 @@
-// run_keys.h - the keys of a run's sections but for those of the cluster.
+// run_keys.h - the keys of a run's sections, except those of the cluster.
 #pragma once
 
 #include "core/config/device_config.h"

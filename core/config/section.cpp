@@ -1,4 +1,4 @@
-// section.cpp - typed reads of one section's keys; the first failure is kept.
+// section.cpp - typed reads of one section's keys. The first error is kept.
 #include "core/config/section.h"
 
 #include <algorithm>
@@ -163,7 +163,7 @@ void section_reader::read(const config_key &key, uint64_t &out) {
     if (!found || failed()) return;
     const uint64_t least = key.takes.least, most = key.takes.most;
     const auto wrong = [&] { fail(*found, format("choose from {} to {}", least, most)); };
-    if (found->value.type == node_type::integer) {  // exactly, whatever a double holds
+    if (found->value.type == node_type::integer) {  // exact, beyond the precision of a double
         const int64_t whole = found->value.integer;
         if (whole < 0 || static_cast<uint64_t>(whole) < least ||
             static_cast<uint64_t>(whole) > most)
@@ -172,10 +172,11 @@ void section_reader::read(const config_key &key, uint64_t &out) {
         out = static_cast<uint64_t>(whole);
     } else if (const auto number = number_of(key, *found)) {
         const double whole = std::round(*number);
-        // Of "0.3 GiB" a part of a byte is lost, of "1.5 ms" what was meant.
+        // Rounding may lose part of a byte, as in "0.3 GiB". It must not lose more: "1.5 ms" is
+        // refused if whole milliseconds are needed.
         if (std::abs(*number - whole) > 1e-6 * std::abs(*number))
             return fail(*found, text_of(key.takes) + " is needed");
-        // Written so that a NaN fails, too.
+        // This form also refuses NaN.
         if (!(whole >= static_cast<double>(least)) || !(whole <= static_cast<double>(most)))
             return wrong();
         if (!is_believed(key, *found, *number)) return;
@@ -195,7 +196,7 @@ void section_reader::read(const config_key &key, double &out) {
     const value_shape &takes = key.takes;
     const auto number = number_of(key, *found);
     if (!number) return;
-    // Written so that a NaN fails, too.
+    // This form also refuses NaN.
     const bool enough = takes.above_low ? *number > takes.low : *number >= takes.low;
     if (!enough || !(*number <= takes.high)) return fail(*found, text_of(takes) + " is needed");
     if (!is_believed(key, *found, *number)) return;
@@ -213,7 +214,7 @@ void section_reader::read_amount(std::string_view name, std::optional<uint32_t> 
                                        key.takes.words, found->value.text));
         const auto number = number_of(key, *found);
         if (!number) return;
-        if (!(*number > 0) || !(*number <= 1))  // of NaN, too
+        if (!(*number > 0) || !(*number <= 1))  // also refuses NaN
             return fail(*found, "a share is above 0 % and at most 100 %; " + text_of(key.takes) +
                                     " is needed");
         share = *number;

@@ -6,8 +6,8 @@
 //   run.read("batch", config.batch);     // as its row of the table says
 //   if (run.failed()) return run.failure();
 //
-// The first thing wrong is kept and every later call does nothing, so that a list of reads needs
-// one check at its end.
+// The first error is kept, and every later call does nothing. So a list of reads needs one check at
+// its end.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@
 
 namespace moorage::core {
 
-// A key as given in the file or by --set. A value of --set that is to be text is its raw text.
+// A key from the file or from --set. `raw` is the text of --set, which is also its value if the key
+// takes text.
 struct given {
     std::string key;
     node value;
@@ -37,47 +38,47 @@ public:
     // Paths of the file are relative to `base`, those of --set to the current folder.
     section_reader(std::string file, const key_table &table, std::filesystem::path base = {})
         : file_(std::move(file)), title_(table.called), base_(std::move(base)), table_(&table) {}
-    // Of keys that are somebody else's; `title` is what messages call it.
+    // For keys that no table here has. Messages call them `title`.
     section_reader(std::string file, std::string title)
         : file_(std::move(file)), title_(std::move(title)) {}
 
-    // Adds the keys of a table of the file.
+    // Adds the keys of a table in the file.
     void add(const node &table);
-    // Adds one of --set, which goes before every earlier one of its key.
+    // Adds a key of --set. It replaces every earlier one of its name.
     void add(given value) { values_.push_back(std::move(value)); }
 
-    // Fails on a key that the table, or `known`, does not have.
+    // Fails on a key that is not in the table, or not in `known`.
     void expect() { expect(table_->names()); }
     void expect(const std::vector<std::string> &known);
-    // The last one given, null when there is none.
+    // The last value given; null: none.
     const given *find(std::string_view key) const;
     const std::vector<given> &values() const { return values_; }
 
-    // Each leaves `out` as it was when the key is not given, and checks what is given against the
-    // key's row.
+    // Each checks the given value against the key's row. If the key is not given, `out` stays.
     void read(const config_key &key, std::string &out);  // not empty, no control characters
-    void read(const config_key &key, bool &out);         // a flag, or the second of two words
+    void read(const config_key &key, bool &out);         // a flag, or one of two words (true: the
+                                                         // second)
     void read(const config_key &key, uint64_t &out);
     void read(const config_key &key, uint32_t &out);
     void read(const config_key &key, double &out);
     void read(const config_key &key, std::filesystem::path &out);  // resolved
     void read(const config_key &key, std::vector<std::filesystem::path> &out);
     void read(const config_key &key, std::vector<std::string> &out);  // a list, or one text
-    // A list of whole numbers from 0, or one; in ascending order, each once.
+    // A list of whole numbers from 0, or one number. The result is sorted, without duplicates.
     void read(const config_key &key, std::vector<uint64_t> &out);
     template <class Word>
     requires std::is_enum_v<Word>
     void read(const config_key &key, Word &out) {
         if (const auto at = word_of(key)) out = static_cast<Word>(*at);
     }
-    // By name: the table's row, or a text or flag of any sort where there is no table.
+    // By name: uses the table's row. Without a table, any text or flag is accepted.
     template <class Value>
     void read(std::string_view key, Value &out) {
         read(key_called(key), out);
     }
-    // Of experts: a count, or a share of them all, whichever is given.
+    // An amount of experts: sets `count` or `share`, whichever is given.
     void read_amount(std::string_view key, std::optional<uint32_t> &count, double &share);
-    // All rows that have a member.
+    // Reads all rows that have a member.
     template <class Of>
     void read_rows(key_rows_of<Of> rows, Of &out) {
         for (const key_row<Of> &row : rows)
@@ -85,7 +86,7 @@ public:
     }
     // Fails when the key is not given.
     void require(std::string_view key, std::string_view remedy);
-    // A path of the file, or of --set, as meant from here.
+    // Resolves a path from where it was written: the file, or --set.
     std::filesystem::path resolved(const std::string &text, const given &from) const {
         return (from.raw ? std::filesystem::path(text) : base_ / text).lexically_normal();
     }
@@ -99,9 +100,9 @@ public:
 private:
     config_key key_called(std::string_view name) const;
     std::optional<size_t> word_of(const config_key &key);
-    // The number that is given, in the key's unit; nothing where it is none, which has failed.
+    // The given number in the key's unit; nothing if it is no number, which is then an error.
     std::optional<double> number_of(const config_key &key, const given &found);
-    // Whether a number without its unit is where its key's usually are; else it has failed.
+    // Is a number without its unit in the key's usual range? If not, that is an error.
     bool is_believed(const config_key &key, const given &found, double number);
 
     std::string file_, title_;
@@ -111,9 +112,9 @@ private:
     std::optional<error> failure_;
 };
 
-// The text of a value, checked: not empty, no control characters. Null when it is not such a text.
+// The text of a value if it is sound: not empty, no control characters. Otherwise null.
 const std::string *text_of(const given &value);
-// A boolean, integer, finite number or text as a setting; nothing when it is none of them.
+// A boolean, integer, finite number or text as a setting; nothing for other values.
 std::optional<setting_value> setting_of(const given &value);
 // "5", "text \"lru\"", "a list": the value for a message, shortened.
 std::string describe(const node &value);

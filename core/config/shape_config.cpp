@@ -1,4 +1,4 @@
-// shape_config.cpp - TOML tables written as JSON, with the sizes that a shape file gives once.
+// shape_config.cpp - writes TOML tables as JSON, with the sizes that a shape file gives only once.
 #include "core/config/shape_config.h"
 
 #include "core/base/json.h"
@@ -46,7 +46,7 @@ std::string json_text_of(const node &table, const model_shape &shape) {
     add("vocab_size", shape.vocabulary);
     add("num_experts", shape.experts);
     add("num_experts_per_tok", shape.top_k);
-    // A model without dense layers calls the size of its experts so.
+    // A model without dense layers uses this name for the size of its experts.
     add("intermediate_size", shape.moe_intermediate);
     add("moe_intermediate_size", shape.moe_intermediate);
     return json_line(object);

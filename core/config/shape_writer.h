@@ -7,8 +7,8 @@
 
 namespace moorage::core {
 
-// What load_shape reads back. `geometry` and `sizes` say where the figures come from, mark first; a
-// figure of 0 that a file may leave out is left out.
+// Writes text that load_shape reads. `geometry` and `sizes` say where the figures come from, mark
+// first. A figure of 0 is omitted where the file may omit it.
 std::string to_toml(const model_shape &shape, const std::string &geometry,
                     const std::string &sizes);
 

@@ -1,4 +1,4 @@
-// stage_policy.cpp - looks names of a configuration up.
+// stage_policy.cpp - looks up the policies that a configuration names.
 #include "core/config/stage_policy.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ result<const policy *> find_policy(const registry &known, const stage_config &st
         const auto named = known.find(other.policy, kind);
         if (!known.knows(other.policy, kind))
             return error{other.place + ": " + named.failure().text, true};
-        if (!named) continue;  // two libraries have it, and which one is meant is not said
+        if (!named) continue;  // two libraries have it, and none is chosen
         const auto sound = check_parameters(format("{} policy {}", kind, other.policy),
                                             (*named)->params, other.params);
         if (!sound) return error{sound.failure().text, true};

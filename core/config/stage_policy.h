@@ -9,7 +9,7 @@
 
 namespace moorage::core {
 
-// Also checks the names of the stage's tables for other policies. Errors begin with the place.
+// Also checks the policy names of the stage's other tables. Errors begin with the place.
 result<const policy *> find_policy(const registry &known, const stage_config &stage,
                                    std::string_view kind);
 

@@ -1,4 +1,4 @@
-// stop_reader.cpp - a flag, a text, an id, or a list of them.
+// stop_reader.cpp - reads a flag, a text, an id, or a list of them.
 #include "core/config/stop_reader.h"
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t stops_max = 256, stop_bytes_max = 4096;
 
-// "" where it is fine, else what is wrong with it.
+// "" if the value is sound, otherwise what is wrong with it.
 std::string add_stop(const node &value, stop_config &out) {
     switch (value.type) {
         case node_type::boolean:

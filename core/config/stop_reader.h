@@ -9,14 +9,15 @@
 
 namespace moorage::core {
 
-// Where a continuation ends, besides its longest length.
+// The ends of a continuation, besides its maximum length.
 struct stop_config {
     bool at_model_ends = true;       // at the model's own end tokens
-    std::vector<std::string> texts;  // before these; or at the token that is called so
+    std::vector<std::string> texts;  // ends before these texts, or at the token of this name
     std::vector<int32_t> ids;        // at these tokens
 };
 
-// Takes true, false, a text, a token id, or a list of them. Not given: `out` stays.
+// Accepts true, false, a text, a token id, or a list of texts and ids. If the key is absent, `out`
+// stays.
 void read_stop(section_reader &source, stop_config &out);
 
 }  // namespace moorage::core

@@ -1,5 +1,5 @@
-// toml_text.cpp - checks TOML text before the library sees it, and hides from it what it stumbles
-// over.
+// toml_text.cpp - checks TOML text before the library sees it, and hides bytes from it that it
+// mishandles.
 #include "core/config/toml_text.h"
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace {
 
 constexpr int dots_max = 16;
 
-// Follows strings and comments to find keys with too many dots. Broken text is left to the library,
-// which stops at the first break.
+// Follows strings and comments to find keys with too many dots. Ignores syntax errors: the library
+// stops at the first one.
 class dot_scanner {
 public:
     explicit dot_scanner(std::string_view text) : text_(text) {}
 
-    // The line of the first key with more than dots_max dots, 0 when there is none. The library
-    // bounds nested lists but not dotted keys, of which each dot is one table deeper.
+    // The line of the first key with more than dots_max dots; 0: none. The library limits nested
+    // lists but not dotted keys. Each dot is one more nested table.
     uint32_t first_too_deep() {
         int dots = 0;
         while (at_ < text_.size()) {
@@ -50,7 +50,7 @@ private:
         at_ += long_string ? 3 : 1;
         while (at_ < text_.size()) {
             if (text_[at_] == '\\' && quote == '"') {
-                // What is escaped may be the end of the line, which still has to be counted.
+                // The escaped character may be a line break, which must be counted.
                 if (at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++line_;
                 at_ += 2;
                 continue;
@@ -76,7 +76,7 @@ private:
     uint32_t line_ = 1;
 };
 
-// The line of the first byte that is not UTF-8, 0 when there is none.
+// The line of the first byte that is not UTF-8; 0: none.
 uint32_t line_of_bad_character(std::string_view text) {
     const size_t at = first_not_utf8(text);
     if (at == text.size()) return 0;
@@ -84,8 +84,8 @@ uint32_t line_of_bad_character(std::string_view text) {
                    std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n'));
 }
 
-// An escape that makes the sign by which encoded_text() marks what it hid. Anyone can write a % as
-// itself, so it is not worth telling such escapes from their look-alikes in literal strings.
+// Finds an escape that produces %, which encoded_text() uses as its mark. Anyone can write %
+// itself, so look-alikes in literal strings are not told apart.
 uint32_t line_of_escaped_percent(std::string_view text) {
     const size_t at = std::min(text.find("\\u0025"), text.find("\\U00000025"));
     if (at == std::string_view::npos) return 0;

@@ -1,10 +1,10 @@
-// toml_text.h - checks TOML text before the library sees it, and hides from it what it stumbles
-// over.
+// toml_text.h - checks TOML text before the library sees it, and hides bytes from it that it
+// mishandles.
 //
-// The library is given ASCII only, with every other byte as % and two hexadecimal digits.
-// Version 3.3 looks up blanks beyond ASCII in a switch without a case for most letters, which is
-// undefined behaviour. In strings the bytes come back by decoded_text(); elsewhere TOML has no use
-// for them.
+// The library is given only ASCII. Every other byte is written as % and two hexadecimal digits. The
+// reason is version 3.3: it looks up blanks beyond ASCII in a switch without a case for most
+// letters, which is undefined behaviour. In strings, decoded_text() restores the bytes. Elsewhere
+// TOML does not use them.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@
 
 namespace moorage::core {
 
-// Fails on what is not UTF-8, on keys with too many dots (of which the library makes nested tables
-// without a bound) and on an escaped %. The rest of the grammar is the library's.
+// Fails on text that is not UTF-8, on keys with too many dots, and on an escaped %. The library
+// makes nested tables of dots, without a limit. It checks the rest of the grammar itself.
 status check_text(std::string_view text, std::string_view name);
 
 std::string encoded_text(std::string_view text);
-// Requires: `text` was parsed from an encoded_text() that passed check_text() before.
+// Requires: `text` was parsed from an encoded_text() that had passed check_text().
 std::string decoded_text(std::string_view text);
 
 // As a TOML value.

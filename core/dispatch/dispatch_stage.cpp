@@ -43,7 +43,7 @@ dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const device
     price();
 }
 
-// What of the table is the same in every step: the arrays never move.
+// Fills the parts of the table that are the same in every step. The arrays never move.
 void dispatch_stage::describe() {
     table_lent_ = table_.lent();
     scores_lent_ = lent(scores_);
@@ -132,7 +132,8 @@ void dispatch_stage::price_devices(const layer_step &step, const std::vector<ste
     }
 }
 
-// Who else has an absent expert. What the home cannot even load goes to the fastest by default.
+// Finds the servers that have an absent expert. If the home cannot even load the expert, the
+// fastest server is the default.
 void dispatch_stage::find_offers(const step_item &item, uint32_t index, uint32_t step_tokens) {
     remote_first_.push_back(static_cast<uint32_t>(remote_devices_.size()));
     if (item.missing == 0) return;

@@ -26,7 +26,7 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
     head_ = format_of(shape.bits(shape.head_bits));
     const device_profile &device = hardware_.device;
     read_bytes_per_s_ = device.memory_bytes_per_s * device.memory_efficiency;
-    // What a token reads comes round with the next one: it stays in the cache, or none of it does.
+    // Every token reads the same bytes again. Either all of them stay in the cache or none.
     const double of_token =
         static_cast<double>(shape.dense_bytes) +
         static_cast<double>(shape.expert_bytes) * shape.top_k * shape.moe_layers;
@@ -47,8 +47,8 @@ cost_model::weight_format cost_model::format_of(double bits) const {
             weights_per_byte * operations / (hardware_.device.vector_flops_per_s / 2)};
 }
 
-// What software adds to a layer, whatever its weights: launches are a layer's, not an expert's.
-// The host launches while the GPU works, and only what it lacks is waited for.
+// The time that software adds to a layer, whatever its weights. Launches are counted per layer, not
+// per expert. The host launches while the GPU works; only the excess is waited for.
 void cost_model::price_layer() {
     const engine_profile &engine = hardware_.engine;
     device_profile &device = hardware_.device;
@@ -125,13 +125,13 @@ uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context, uint64_t se
     return corrected(attention, constant + whole_ns(worked));
 }
 
-// Of the layers without a past: read and written.
+// Layers without a past read and write their state.
 double cost_model::state_bytes(uint64_t sequences) const {
     return 2.0 * static_cast<double>(sequences) * static_cast<double>(shape_.state_layer_bytes);
 }
 
-// Of an engine: cached keys and values are read once for all tokens of a sequence, and multiplied
-// for each.
+// An engine reads cached keys and values once for all tokens of a sequence, and multiplies them for
+// each token.
 double cost_model::look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const {
     const engine_profile &engine = hardware_.engine;
     const device_profile &device = hardware_.device;

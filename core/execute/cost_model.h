@@ -1,10 +1,10 @@
-// cost_model.h - what each operation takes, from a hardware profile and a model shape.
+// cost_model.h - the duration of each operation, from a hardware profile and a model shape.
 //
-// Roofline terms (bytes over bandwidth, operations over rate, whichever is longer) plus the
+// Uses roofline terms (bytes over bandwidth or operations over rate, whichever is longer). Adds
 // constants without which real systems are mispredicted: per kernel launch, per layer, per
-// hand-over to the host, per transfer. With an engine (hardware.h) reading, unpacking and
-// arithmetic add up, and what a layer's launches and software take is one constant. Durations are
-// whole nanoseconds, rounded up. Pure functions of their arguments.
+// hand-over to the host, per transfer. With an engine (hardware.h), reading, unpacking and
+// arithmetic add up, and the launches and software of a layer are one constant. Durations are whole
+// nanoseconds, rounded up. Functions depend on their arguments only.
 #pragma once
 
 #include <array>
@@ -16,15 +16,15 @@
 
 namespace moorage::core {
 
-// Up to whole nanoseconds or bytes, less what arithmetic may have added; std::ceil is a call.
-// Requires: >= 0, below 2^63.
+// Rounds up to whole nanoseconds or bytes, minus the error that arithmetic may have added.
+// std::ceil would be a call. Requires: >= 0, below 2^63.
 inline uint64_t rounded_up(double value) {
     const double least = value - 1e-6;
     const auto whole = static_cast<int64_t>(least);
     return static_cast<uint64_t>(whole + (static_cast<double>(whole) < least));
 }
 
-// A model for each device of a machine.
+// One cost model for each device of a machine.
 class cost_model;
 struct device_costs {
     const cost_model &first;
@@ -36,15 +36,15 @@ class cost_model {
 public:
     cost_model(const hardware_profile &hardware, const model_shape &shape);
 
-    // Attention, norms, gate and shared experts of one layer for `tokens` tokens that look back on
-    // `context` cached tokens altogether, those of a prompt, one sequence, mostly on the same; the
-    // hand-over of the gate's result is not included. Requires: tokens > 0 where there is an
+    // Attention, norms, gate and shared experts of one layer for `tokens` tokens. Together they
+    // look back on `context` cached tokens. Tokens of one sequence, such as a prompt, mostly share
+    // them. The hand-over of the gate's result is not included. Requires: tokens > 0 with an
     // engine.
     uint64_t attention_ns(uint64_t tokens, uint64_t context, uint64_t sequences) const;
     uint64_t attention_ns(uint64_t tokens, uint64_t context) const {
         return attention_ns(tokens, context, tokens);
     }
-    // Output head for `tokens` tokens, and what else a pass costs once.
+    // Output head for `tokens` tokens, and the other costs that a pass has once.
     uint64_t head_ns(uint64_t tokens) const;
     // `share` of an expert (1: whole) in one of its versions for `tokens` tokens.
     uint64_t gpu_expert_ns(uint64_t tokens, double share, uint32_t version = 0) const {
@@ -54,9 +54,9 @@ public:
     uint64_t cpu_expert_ns(uint64_t tokens, double share) const {
         return tokens == 1 && share == 1 ? cpu_one_ns_ : price_cpu_expert(tokens, share);
     }
-    // Tokens drawn from the logits of so many positions, by the host's software.
+    // Drawing tokens from the logits of so many positions, by the host's software.
     uint64_t draw_ns(uint64_t positions) const;
-    // Fixed costs among the times of operations: what remains when nothing is read or computed.
+    // The fixed part of an operation's time: what remains when nothing is read or computed.
     uint64_t attention_overhead_ns() const {
         const device_profile &device = hardware_.device;
         return device.layer_ns + device.attention_kernels * device.launch_ns;
@@ -66,11 +66,11 @@ public:
         return hardware_.device.pass_ns + hardware_.device.launch_ns;
     }
     uint64_t move_overhead_ns() const { return hardware_.device.launch_ns; }
-    // Of gpu_expert_ns: launches. Experts computed in one parallel loop pay it once.
+    // The part of gpu_expert_ns for launches. Experts computed in one parallel loop pay it once.
     uint64_t expert_loop_ns() const {
         return uint64_t{hardware_.device.expert_kernels} * hardware_.device.launch_ns;
     }
-    // `share` of an expert copied within the device's memory.
+    // Copying `share` of an expert within the device's memory.
     uint64_t move_ns(double share, uint32_t version = 0) const;
     // One transfer, host to GPU, alone on link and memory.
     uint64_t load_ns(uint64_t bytes) const {
@@ -78,8 +78,8 @@ public:
     }
     // One transfer from disk to host memory, alone. Requires: a disk.
     uint64_t read_ns(uint64_t bytes) const;
-    // Hidden states of `tokens` tokens between the first device and this one, alone, and what is
-    // computed of them back. Requires: it is another one.
+    // Moving the hidden states of `tokens` tokens from the first device to this one, alone, and
+    // moving the results back. Requires: this is not the first device.
     uint64_t there_ns(uint64_t tokens) const;
     uint64_t back_ns(uint64_t tokens) const;
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }
@@ -93,9 +93,10 @@ public:
 
     const hardware_profile &hardware() const { return hardware_; }
     const model_shape &shape() const { return shape_; }
-    // In real runs the profile is where estimates begin: each operation that was timed moves a
-    // factor, a mean over about the last sixteen, that all later answers of its kind are multiplied
-    // by. `modelled_ns` is what this model said of it just before. Never called in virtual time.
+    // In real runs the profile is only the starting point. Each timed operation moves a factor for
+    // its kind, a mean over about the last sixteen. All later answers of that kind are multiplied
+    // by the factor. `modelled_ns`: what this model said of the operation just before. Never called
+    // in virtual time.
     enum term : uint32_t { attention, gpu_expert, cpu_expert, load, read, term_count };
     void observe(term which, uint64_t modelled_ns, uint64_t measured_ns);
 
@@ -106,14 +107,14 @@ public:
 
 private:
     double read_s(double bytes) const { return bytes / read_bytes_per_s_; }
-    // Of weights: how many a byte holds, and what unpacking a byte of them takes.
+    // Weights in a byte, and the time to unpack a byte of them.
     struct weight_format {
         double weights_per_byte = 0, unpack_byte_s = 0;
     };
     weight_format format_of(double bits) const;
-    // Reading the weights and multiplying them, `tile_tokens` more than there are.
+    // Reading the weights and multiplying them, for `tile_tokens` more tokens than there are.
     double work_s(const weight_format &of, double bytes, uint64_t tokens, double tile_tokens) const;
-    // Tokens past which weights are streamed.
+    // Whether so many tokens stream past the weights.
     bool few(uint64_t tokens) const {
         return tokens > 1 && tokens <= hardware_.device.few_tokens;
     }
@@ -134,11 +135,11 @@ private:
     model_shape shape_;
     double layer_bytes_ = 0, head_bytes_ = 0;
     weight_format expert_, small_expert_, dense_, head_;
-    uint64_t several_ns_ = 0;      // more in a layer of a pass of several tokens
-    double read_bytes_per_s_ = 0;  // of weights, by the device
+    uint64_t several_ns_ = 0;      // the extra time of a layer in a pass of several tokens
+    double read_bytes_per_s_ = 0;  // rate at which the device reads weights
     uint64_t context_ = 1;
     std::array<double, term_count> factors_{1, 1, 1, 1, 1};
-    // A whole expert for one token: nearly all that is asked for while decoding.
+    // A whole expert for one token. Nearly every question in decoding is this one.
     uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0, load_one_ns_ = 0;
 };
 

@@ -1,7 +1,7 @@
-// emulated_model.h - real tokens in virtual time: a model computed here, timed as on the hardware
-// of a profile.
+// emulated_model.h - real tokens in virtual time: computes a model here, with the times of a
+// profile's hardware.
 //
-// The emulator keeps the time; the arithmetic runs on the CPU of this machine, outside of it.
+// The emulator keeps the time. The arithmetic runs on the CPU of this machine, outside that time.
 // Experts are computed together when the layer ends, or when a prediction is asked for: only then
 // does anything depend on them.
 #pragma once
@@ -15,7 +15,7 @@ namespace moorage::core {
 
 class emulated_model final : public executor {
 public:
-    // All borrowed; `small`: the experts' second version, or null.
+    // All borrowed. `small`: the experts' second version, or null.
     emulated_model(executor &time, cpu_model &compute, const model_config &of, const model *small)
         : time_(time),
           compute_(compute),
@@ -49,7 +49,7 @@ public:
         time_.expert_on_cpu(work);
     }
     bool predicts() const override { return time_.predicts(); }
-    // What it computes is there at once, but nobody asks before the time it takes has passed.
+    // The prediction is there at once, but nobody asks before the time it takes has passed.
     void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override {
         flush();
         compute_.predict(layer, experts);

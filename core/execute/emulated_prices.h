@@ -1,4 +1,5 @@
-// emulated_prices.h - what an operation takes on an emulated GPU, and what of it is launching.
+// emulated_prices.h - the price of an operation on an emulated GPU, and the part of it that is
+// launching.
 #pragma once
 
 #include "core/execute/cost_model.h"
@@ -6,7 +7,7 @@
 
 namespace moorage::core {
 
-// Of an expert, or of a move.
+// The price of an expert, or of a move.
 inline uint64_t price_of_work(const cost_model &costs, event_kind kind, const expert_work &work) {
     return kind == event_kind::gpu_expert
                ? costs.gpu_expert_ns(work.tokens, work.share, work.version)

@@ -31,7 +31,7 @@ public:
     std::optional<completion> step() override;
     completion wait() override;
     bool unified_memory() const override { return costs_.hardware().device.unified_memory; }
-    // What the GPU has been given and not done.
+    // Work that the GPU has been given and has not done, in ns.
     uint64_t gpu_backlog_ns() const { return device_.backlog_ns; }
 
     uint64_t events() const { return events_; }
@@ -56,31 +56,33 @@ private:
         if (now_ != accounted_ns()) settle_until_now();
     }
 
-    // The next event; whether that completes something, which is then written to `done`.
+    // Takes the next event. Returns whether it completes something, which is then written to
+    // `done`.
     bool take(completion &done);
     void settle_until_now();
     void start(stream &on, uint64_t now_ns);
-    void start_cpu(uint64_t handover_ns);  // to a pool that was idle, else 0
+    void start_cpu(uint64_t handover_ns);  // handover_ns: time to hand over to a pool that was
+                                           // idle; 0: it was busy
     void finish(stream &on, completion &done);
     bool take_flow(completion &done);
     void finish_cpu(completion &done);
 
     const cost_model &costs_;
     const uint64_t sync_ns_;
-    // Loads that computing waits for, where it does not go on beside them: work then begins in
-    // take(). On a clock of its own alone.
+    // Whether computing waits for loads because it does not go on beside them. Work then begins in
+    // take(). Only with a clock of its own.
     bool blocking() const { return overlap_ < load_overlap::layer; }
     bool held(const operation &work);
     const load_overlap overlap_;
     const double link_rates_[link_count];  // bytes per ns
-    // The price of attention is that of a pass: all its layers ask for the same.
+    // The price of attention is equal for all layers of a pass, so it is kept.
     uint64_t attention_tokens_ = MOORAGE_NEVER, attention_context_ = 0, attention_sequences_ = 0;
     uint64_t attention_ns_ = 0;
-    uint64_t drawing_ns_ = 0;  // of the head's price, by the host
+    uint64_t drawing_ns_ = 0;  // part of the head's price: drawing by the host
     uint64_t events_ = 0;
     memory_flows flows_;
     const work_pace pace_;
-    uint32_t pages_[link_count] = {};  // that the pieces are of
+    uint32_t pages_[link_count] = {};  // pages of the pieces under way
     uint64_t launching_ns_[8];         // of each event_kind
 };
 

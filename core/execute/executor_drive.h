@@ -1,5 +1,6 @@
-// executor_drive.h - drives an executor through passes as the pipeline does, without policies: the
-// model's own routing, an arena filled in the order of need, some experts on the CPU.
+// executor_drive.h - drives an executor through passes as the pipeline does, but without policies.
+// It uses the model's own routing, fills an arena in the order of need, and leaves some experts to
+// the CPU.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,14 @@ namespace moorage::core {
 
 struct drive_options {
     uint32_t slots = 0;           // each for a whole expert
-    double theta = 1;             // of an expert that is its top segment; 1: not split
-    double cpu_share = 0;         // of missing experts that the CPU computes
+    double theta = 1;             // share of an expert in its top segment; 1: not split
+    double cpu_share = 0;         // share of missing experts that the CPU computes
     bool random_routing = false;  // instead of the model's
     uint64_t seed = 0;
-    bool predict = false;  // the next layer's scores, from the experts that are there
-    // A gate or a prediction of the layer has completed.
+    bool predict = false;  // predict the next layer's scores from the experts that are there
+    // Called when a gate or a prediction of the layer has completed.
     std::function<void(event_kind, uint32_t)> seen{};
-    // The experts that the tokens of a pass chose in a layer, top_k of each.
+    // Called with the experts that the tokens of a pass chose in a layer, top_k of each.
     std::function<void(uint32_t layer, std::span<const uint32_t> chosen)> chose{};
 };
 
@@ -43,7 +44,7 @@ public:
           top_rows_(top_rows(of.config().moe_intermediate, options.theta, of.config().part_unit)),
           rule_(of.config()),
           random_(options.seed) {
-        // Nothing is cached in the arena's sense: every expert lies in a frame, top and bottom.
+        // The arena caches nothing: every expert is in a frame, top and bottom.
         places.divide(std::vector<uint32_t>(of.config().moe_layers().size(), top_rows_), {});
     }
 
@@ -53,7 +54,7 @@ public:
         results_ = &results;
     }
 
-    // An error when the machine under the executor fails.
+    // Returns an error if the machine under the executor fails.
     status run(const pass &tokens);
 
     arena places;
@@ -82,7 +83,7 @@ private:
     executor *where_ = nullptr;
     const pass_results *results_ = nullptr;
     std::vector<uint32_t> chosen_, distinct_;
-    std::vector<uint32_t> busy_;  // pages of what is under way
+    std::vector<uint32_t> busy_;  // pages of the work under way
     std::vector<float> weights_;
     std::deque<uint32_t> order_;
     std::deque<std::pair<link_piece, uint32_t>> pieces_;

@@ -13,13 +13,14 @@
 
 namespace moorage::core {
 
-// For one thread.
+// Use from one thread.
 class expert_reader {
 public:
-    // An error when the model's experts lie in no file as they are used.
+    // An error if no file has the model's experts in the form in which they are used.
     static result<std::unique_ptr<expert_reader>> create(const model &of);
 
-    // Bytes [begin, end) of the image into the one at `target`. What went wrong, or nothing.
+    // Reads bytes [begin, end) of the image into the image at `target`. Returns an error message,
+    // or "".
     std::string read(const segment_image &image, uint64_t begin, uint64_t end, std::byte *target);
 
 private:

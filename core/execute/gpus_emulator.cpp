@@ -67,7 +67,7 @@ void gpus_emulator::start(uint32_t device) {
     paces_[device].begin(on, flows_.under_way(h2d_of(device)));
 }
 
-// Of the device that the link leads to.
+// Changes the pace of the device to which the link leads.
 void gpus_emulator::change_pace(uint32_t link, bool busy) {
     const uint32_t device = device_of_link(link);
     paces_[device].change(at(device), now_, busy);

@@ -1,14 +1,14 @@
 // gpus_emulator.h - several GPUs of one machine in virtual time: a queue for each, one host.
 //
-// The first computes attention, head and its own experts, as in emulator.h; the others compute
+// The first GPU computes attention, head and its own experts, as in emulator.h. The others compute
 // experts of their own memory. Hidden states go to them and come back as operations of their queue:
 // over a link between the GPUs, or through host memory, which all copies and the CPU share
-// (memory_flows.h). Such a copy is small and takes nothing from the link that loads go over. A
-// device is slowed by loads on its own link (work_pace.h). Events at the same time are taken in the
-// order: links by their numbers, hidden states, the CPU, the GPUs.
+// (memory_flows.h). Such a copy is small and takes nothing from the link of loads. Loads on a
+// device's own link slow the device (work_pace.h). Events at the same time are taken in the order:
+// links by their numbers, hidden states, the CPU, the GPUs.
 //
-// The time is the first GPU's while it computes, else that of the first that does; else it goes to
-// what the step waits for.
+// Time is charged to the first GPU while it computes, otherwise to the first GPU that does. If none
+// computes, it goes to the cause for which the step waits.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ private:
     stream &at(uint32_t device) { return device == 0 ? device_ : more_[device - 1]; }
     const stream &at(uint32_t device) const { return device == 0 ? device_ : more_[device - 1]; }
     uint32_t count() const { return static_cast<uint32_t>(each_busy_.size()); }
-    // Its front computes, or is being copied.
+    // Whether its front computes or is being copied.
     bool occupied(uint32_t device) const {
         return at(device).running() || flows_.under_way(states_of(device));
     }
@@ -80,17 +80,18 @@ private:
 
     void start(uint32_t device);
     void change_pace(uint32_t link, bool busy);
-    void start_cpu(uint64_t handover_ns);  // to a pool that was idle, else 0
+    void start_cpu(uint64_t handover_ns);  // handover_ns: time to hand over to a pool that was
+                                           // idle; 0: it was busy
     void finish(uint32_t device, uint64_t duration_ns, completion &done);
     void finish_cpu(completion &done);
 
     const device_costs costs_;
     flows flows_;
-    std::vector<stream> more_;        // beyond the first
+    std::vector<stream> more_;        // the queues of the devices beyond the first
     std::vector<work_pace> paces_;    // [devices]
     std::vector<busy_ns> each_busy_;  // [devices]
-    uint32_t pages_[links_max] = {};  // that the pieces are of
-    uint64_t drawing_ns_ = 0;         // of the head's price, by the host
+    uint32_t pages_[links_max] = {};  // pages of the pieces under way
+    uint64_t drawing_ns_ = 0;         // part of the head's price: drawing by the host
     uint32_t loading_ = 0;            // links towards devices with a piece under way
 };
 

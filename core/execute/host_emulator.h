@@ -1,15 +1,19 @@
-// host_emulator.h - the CPU executor in virtual time: one set of cores that computes what is on GPU
-// and CPU in turn, and a thread beside it that copies.
+// host_emulator.h - the CPU executor in virtual time. One set of cores computes the work of GPU and
+// CPU in turn, and a thread beside it copies.
 //
 // For profiles whose device is the host itself (device_profile::is_host). It follows cpu_executor
-// move by move: experts that can run go in one parallel loop, which pays its entry once; what has
-// been copied is noticed when the loop ends, so the next piece sets out then; experts left on the
-// CPU come when nothing of the device can run. A layer step takes step_ns of software, a piece that
-// sets out load_ns, and the tokens of a pass are drawn from its logits (logits_per_s): nothing is
-// computed meanwhile, and copies have full speed. While a copy and a computation are both under way
-// each keeps its share of its own speed (compute_share, copy_share). A copy begins wake_ns after
-// its piece was sent, or when nothing else can be done: then all threads copy. Where all experts
-// fit nothing is copied at all. Deterministic; whole nanoseconds, ends rounded up.
+// step by step:
+//   - Experts that can run go in one parallel loop, which pays its entry once.
+//   - A finished copy is noticed when the loop ends, so the next piece sets out then.
+//   - Experts left on the CPU come when nothing of the device can run.
+//   - A layer step takes step_ns of software, and a piece that sets out takes load_ns. The tokens
+//     of a pass are drawn from its logits (logits_per_s). Nothing is computed meanwhile, and copies
+//     have full speed.
+//   - While a copy and a computation are both under way, each keeps its share of its own speed
+//     (compute_share, copy_share).
+//   - A copy begins wake_ns after its piece was sent, or when nothing else can be done: then all
+//     threads copy.
+// If all experts fit, nothing is copied at all. Deterministic. Whole nanoseconds, ends rounded up.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +28,7 @@ namespace moorage::core {
 class host_emulator final : public turns_executor<host_emulator> {
 public:
     // transfers_max: ids of transfers are below it. `costs` is borrowed, `sink` may be null.
-    // in_place: every expert is where it is computed; loads copy nothing.
+    // in_place: every expert is in the place where it is computed, and loads copy nothing.
     host_emulator(const cost_model &costs, uint32_t transfers_max, bool in_place, span_sink *sink)
         : turns_executor(transfers_max, sink), costs_(costs), in_place_(in_place) {}
 
@@ -50,10 +54,11 @@ private:
     friend class stream_executor;
     friend turns_executor;
     struct link_state {
-        bool busy = false, copied = false;  // copied: not handed out yet
+        bool busy = false, copied = false;  // copied: finished, but not handed out yet
         uint32_t page = MOORAGE_NONE;
         uint64_t started_ns = 0, ended_ns = 0;
-        double wakes_ns = 0, left_ns = 0;  // until copying begins; of copying alone
+        double wakes_ns = 0, left_ns = 0;  // wakes_ns: until copying begins; left_ns: of copying
+                                           // alone
     };
 
     uint64_t price_of_attention(const pass &tokens) const {
@@ -61,7 +66,8 @@ private:
                costs_.sync_ns();
     }
     uint64_t price_of_head(uint32_t tokens) const { return costs_.head_ns(tokens); }
-    // The same kernels on the same cores, wherever the weights lie: the device's figures hold.
+    // The device's figures hold for both: the same kernels on the same cores, wherever the weights
+    // are.
     uint64_t price_of(event_kind kind, const expert_work &work) const {
         return kind == event_kind::moved
                    ? costs_.move_ns(work.share, work.version)
@@ -80,7 +86,7 @@ private:
 
     const cost_model &costs_;
     bool in_place_;
-    uint32_t to_draw_ = 0;  // positions of the last pass with logits
+    uint32_t to_draw_ = 0;  // positions of the last pass with logits, still to draw
     uint64_t now_ = 0;
     link_state links_[link_count];
 };

@@ -1,6 +1,7 @@
-// load_link.h - the link into host memory: a thread that brings pieces of experts there, from where
-// the model has them in memory, or read from its files past the page cache (expert_reader.h). Who
-// has to wait for a piece in memory copies with it: waking a thread takes as long as copying.
+// load_link.h - the link into host memory: a thread that brings pieces of experts there. It copies
+// them from the model's memory, or reads them from the model's files past the page cache
+// (expert_reader.h). A caller that has to wait for a piece in memory helps to copy it, because
+// waking a thread takes as long as copying.
 #pragma once
 
 #include <array>
@@ -20,21 +21,22 @@ namespace moorage::core {
 
 class load_link {
 public:
-    // Borrowed; `small`: the experts' second version, or null. An error when experts are to come
-    // from disk that lie in no file as they are used.
+    // Borrowed. `small`: the experts' second version, or null. An error if experts have to come
+    // from disk but no file has them in the form in which they are used.
     static result<std::unique_ptr<load_link>> create(const model &of, bool from_disk,
                                                      const model *small = nullptr);
 
-    // Begins to bring the piece of an expert whose top segment has `top_rows`, into the images of
-    // its top and bottom segment. These are fixed now: a piece under way goes on when its transfer
-    // is cancelled and the slot given away; what comes there next waits for the link. Requires: no
-    // piece is under way.
+    // Begins to bring the piece, of an expert whose top segment has `top_rows` rows, into the
+    // images of its top and bottom segment. The images are fixed now. A piece under way goes on
+    // even if its transfer is cancelled and the slot is given away. The next content of the slot
+    // waits for the link. Requires: no piece is under way.
     void send(const link_piece &piece, uint32_t top_rows, std::array<std::byte *, 2> images);
     bool busy() const { return thread_.busy(); }
-    // Whether the piece under way has ended; then busy() ends, too, and failure() says how it went.
+    // Whether the piece under way has ended. Then busy() ends, too, and failure() says how it went.
     bool ended() { return thread_.ended(); }
-    // Until it has, the caller and `pool`, where it lies in memory, bringing what of it the thread
-    // has not begun. Requires: a piece is under way, the pool is not.
+    // Helps until the piece has ended: the calling thread and `pool` copy the parts that the link's
+    // thread has not begun. Only for pieces in memory. Requires: a piece is under way, the pool is
+    // not.
     void help(thread_pool &pool);
     uint64_t duration_ns() const { return thread_.duration_ns(); }
     const std::string &failure() const { return failure_; }  // empty: none

@@ -136,7 +136,7 @@ device_profile device_of(const measured_machine &machine) {
     // Not measured: as on the GPUs whose logs were read (decision 0049).
     if (!machine.is_host) device.busy_link_slowdown = 0.21;
     device.kernel_ns = device.launch_ns;
-    // What a GPU's other units do is not measured.
+    // A GPU's other units are not measured.
     if (machine.is_host) device.vector_flops_per_s = machine.operations_per_s;
     if (machine.contexts.size() >= 2 && machine.context_bytes > 0)
         if (const line_fit line = fit_line(machine.contexts); line.slope > 0)
@@ -211,7 +211,7 @@ void sources_of_gpu(profile_sources &all, How &&how) {
     node["cpu_issue_ns"] = how("of each of these at zero bytes, hand-over both ways included");
 }
 
-// Of what only a CPU's executor does.
+// Figures that only a CPU's executor has.
 template <class How>
 void sources_of_host(profile_sources &all, How &&how) {
     auto &device = all.of["device"];

@@ -1,8 +1,8 @@
-// memory_flows.h - what reads host memory at one time, in virtual time: copies, the CPU, the disk.
+// memory_flows.h - who reads host memory at one time, in virtual time: copies, the CPU, the disk.
 //
-// Each user first has a constant part, which uses no bandwidth, then bytes at a rate of its own.
-// While the sum of what they could read alone exceeds the memory's ceiling, all are slowed by the
-// same factor (a DRAM controller serves them alike; measured in FreeToken#444: 110 + 26 alone, 120
+// Each user first has a constant part, which uses no bandwidth. Then it reads bytes at a rate of
+// its own. If the sum of the rates exceeds the memory's ceiling, all users are slowed by the same
+// factor (a DRAM controller serves them alike; measured in FreeToken#444: 110 + 26 alone, 120
 // together). An end that falls between two nanoseconds is rounded up.
 #pragma once
 
@@ -21,11 +21,12 @@ public:
     // Users: copies, links by their numbers first, then the CPU.
     static constexpr uint32_t cpu = Copies, users = Copies + 1;
 
-    // Bytes per nanosecond.
+    // rate: bytes per nanosecond.
     explicit basic_memory_flows(double rate) : memory_rate_(rate) { due_.fill(MOORAGE_NEVER); }
 
     bool under_way(uint32_t which) const { return due_[which] != MOORAGE_NEVER; }
-    // The earliest event, of equal ones that of the first user; MOORAGE_NEVER: there is none.
+    // The time of the earliest event. Among equal ones, that of the first user. MOORAGE_NEVER:
+    // there is none.
     uint64_t due() const { return due_[first_]; }
     void start(uint32_t which, uint64_t now_ns, uint64_t constant_ns, double bytes, double rate) {
         flow &one = flows_[which];
@@ -39,8 +40,8 @@ public:
         else
             find_first();
     }
-    // An expert, of which `share` is read, that takes the CPU `price_ns` alone.
-    // `handover_ns` is beside that.
+    // An expert, or a `share` of one, that takes the CPU `price_ns` alone. `handover_ns` comes in
+    // addition.
     void start_cpu(uint64_t now_ns, const cost_model &costs, double share, uint64_t price_ns,
                    uint64_t handover_ns = 0) {
         const uint64_t constant_ns = costs.hardware().node.cpu_issue_ns;
@@ -49,7 +50,8 @@ public:
         start(cpu, now_ns, constant_ns + handover_ns, bytes,
               bytes / static_cast<double>(std::max<uint64_t>(alone_ns, 1)));
     }
-    // The earliest event is due now. The user that has ended with it, or `users`.
+    // Takes the earliest event, which is due now. Returns the user that has ended with it, or
+    // `users`.
     uint32_t take(uint64_t now_ns) {
         const uint32_t which = first_;
         flow &one = flows_[which];
@@ -81,7 +83,7 @@ private:
             first = due_[which] < due_[first] ? which : first;
         first_ = first;
     }
-    // Alone, as most are, it goes at its own rate.
+    // Most flows are alone. Then a flow goes at its own rate.
     void begin_to_flow(uint32_t which, uint64_t now_ns) {
         flow &one = flows_[which];
         one.flowing = true;
@@ -90,7 +92,7 @@ private:
         one.rate = one.alone_rate;
         due_[which] = now_ns + rounded_up(one.left_bytes / one.rate);
     }
-    // Gives every flow its share from now on, and with it the time of its end.
+    // Gives every flow its share from now on, and so the time of its end.
     void share(uint64_t now_ns) {
         if (flowing_ == 0) return;
         double wanted = 0;
@@ -112,8 +114,8 @@ private:
     const double memory_rate_;
     std::array<uint64_t, users> due_;  // MOORAGE_NEVER: not under way
     std::array<flow, users> flows_;
-    uint32_t under_way_ = 0, flowing_ = 0;  // so many
-    uint32_t first_ = 0;                    // with the earliest event
+    uint32_t under_way_ = 0, flowing_ = 0;  // numbers of users
+    uint32_t first_ = 0;                    // the user with the earliest event
 };
 using memory_flows = basic_memory_flows<link_count>;
 

@@ -1,4 +1,4 @@
-// operations.h - what stands in the queue of a device, and how a timeline calls it.
+// operations.h - the operations in the queue of a device, and their names in a timeline.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 
 namespace moorage::core {
 
-// Written and read member by member: a copy in wider pieces waits for the members' stores. One in a
-// cache line.
+// Written and read member by member: a copy in wider pieces would wait for the members' stores. One
+// operation fills a cache line.
 struct alignas(64) operation {
     event_kind kind;
-    uint8_t segments;  // of an expert or a move; of hidden states 1: back; else 0
+    uint8_t segments;  // of an expert or a move; of hidden states 1: back; otherwise 0
     uint8_t version;   // of an expert or a move
     uint32_t tag, transfer, page, layer;
-    double share;         // of an expert for the CPU; of hidden states the bytes
-    uint64_t to_row;      // of a move
-    uint64_t price_ns;    // what it will take, where that is known; else 0
-    uint64_t decided_ns;  // of its price: what policies took before, in virtual time
+    double share;         // of an expert for the CPU; for hidden states, the bytes
+    uint64_t to_row;      // target of a move
+    uint64_t price_ns;    // its duration if known; otherwise 0
+    uint64_t decided_ns;  // part of its price: the time of policies before it, in virtual time
 };
 
 inline const char *name_of(event_kind kind) {
@@ -45,7 +45,7 @@ class span_sink {
 public:
     virtual ~span_sink() = default;
     enum track { gpu, h2d, d2h, cpu, disk, count };
-    // Of a device beyond the first: tracks of its own.
+    // A device beyond the first has tracks of its own.
     static constexpr track of_device(track where, uint32_t device) {
         return static_cast<track>(where + device * count);
     }
@@ -54,7 +54,7 @@ public:
                       uint64_t start_ns, uint64_t end_ns) = 0;
 };
 
-// First in, first out; grows when it is full.
+// First in, first out. Grows when it is full.
 template <class T>
 class ring {
 public:
@@ -62,7 +62,7 @@ public:
     size_t size() const { return count_; }
     T &front() { return data_[head_]; }
     const T &front() const { return data_[head_]; }
-    // Room for one more, to be filled in.
+    // Room for one more element. The caller fills it in.
     T &push() {
         if (count_ > mask_) grow();
         return data_[(head_ + count_++) & mask_];
@@ -73,7 +73,7 @@ public:
         while (i < count_ && holds(data_[(head_ + i) & mask_])) ++i;
         return i == count_;
     }
-    // What it was stays until something is pushed.
+    // The popped operation stays readable until something is pushed.
     void pop() { head_ = (head_ + 1) & mask_, --count_; }
 
 private:
@@ -90,15 +90,16 @@ private:
     std::unique_ptr<T[]> data_ = std::make_unique<T[]>(mask_ + 1);
 };
 
-// One queue in order: of a GPU, or of the cores of the CPU.
+// One queue in order: that of a GPU, or of the cores of the CPU.
 struct stream {
     ring<operation> queue;    // front: running, or waiting for its transfer
     uint64_t backlog_ns = 0;  // prices of all that is queued
-    // Of the front, in virtual time: when it ends, if it runs, when it began, until when policies
-    // decide, until when it is launched and computes, and since when it is the front.
+    // Times of the front, in virtual time: when it ends, if it runs; when it began; until when
+    // policies decide; until when it is launched; until when it computes; since when it is the
+    // front.
     uint64_t due_ns = MOORAGE_NEVER, started_ns = 0, decided_until_ns = 0, launched_until_ns = 0,
              computed_until_ns = 0, front_since_ns = 0;
-    // And what was left of it, and of its launches, at paced_ns (work_pace.h).
+    // The rest of the front and of its launches at paced_ns (work_pace.h).
     uint64_t paced_ns = 0, launch_parts = 0, work_parts = 0;
 
     bool running() const { return due_ns != MOORAGE_NEVER; }

@@ -31,8 +31,7 @@ void side_thread::start(uint32_t parts) {
     waiting_.notify_one();
 }
 
-// Whoever has taken a part may read what start() was given, since nothing is started anew before
-// that part has ended.
+// A helper may read what start() was given: nothing starts anew before its part has ended.
 bool side_thread::help() {
     uint32_t left = waiting_.load(std::memory_order_relaxed);
     do {

@@ -1,5 +1,5 @@
-// side_work.h - what goes on beside a device of this process and completes on its executor: experts
-// that other processes compute.
+// side_work.h - work beside a device of this process that completes on its executor: experts that
+// other processes compute.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace moorage::core {
 class side_work {
 public:
     virtual ~side_work() = default;
-    // Something that has ended, if there is anything, without waiting.
+    // Takes one completion, if there is any, without waiting.
     virtual bool take(completion &out) = 0;
-    // Until something may have ended. Requires: the device has nothing to do.
+    // Waits until something may have ended. Requires: the device has nothing to do.
     virtual void wait() = 0;
-    // As executor::failure(): what will never end has been handed out as if it had.
+    // As executor::failure(). Work that will never end has been handed out as if it had ended.
     virtual std::string failure() const = 0;
 };
 

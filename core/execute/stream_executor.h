@@ -1,15 +1,15 @@
-// stream_executor.h - what executors share: queues in order, gated by transfers, and the accounts
-// of what time goes to. What is left for a device is how long an operation takes, or how it is
-// done.
+// stream_executor.h - the common part of executors: queues in order, gated by transfers, and the
+// accounts of time. A device adds only how long an operation takes, or how it is done.
 //
 //   class my_device final : public stream_executor<my_device> {
-//       uint64_t price_of_attention(const pass &) ...    what is known before
+//       uint64_t price_of_attention(const pass &) ...    known before it runs
 //       void queued(stream &on) ...                      one more stands at its end
 //       void opened() ...                                a transfer has arrived
 //       void settle() ...                                until *clock() time went where it went
 //
-// Calls to the device are resolved when it is compiled: emulated runs are made of them. What it
-// does not define is as below. Experts for the CPU have a queue of their own, `cpu_`.
+// Calls to the device are resolved at compile time, because emulated runs consist of them. For
+// functions that a device does not define, the ones below apply. Experts for the CPU have a queue
+// of their own, `cpu_`.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ public:
     }
 
 protected:
-    // transfers_max: ids of transfers are below it. `sink` may be null. The rest is the base's.
+    // transfers_max: ids of transfers are below it. `sink` may be null. The rest goes to the base.
     template <class... Args>
     stream_executor(uint32_t transfers_max, span_sink *sink, Args &&...args)
         : Base(std::forward<Args>(args)...), sink_(sink), arrived_(transfers_max, 0) {}
@@ -73,7 +73,7 @@ protected:
     bool ready(const operation &next) const {
         return next.transfer == MOORAGE_NONE || arrived_[next.transfer];
     }
-    // Appends the experts at the front that can run, as long as they go with those before.
+    // Appends the experts at the front that can run, as long as each goes with those before it.
     // Requires: there is one.
     template <class GoesWith>
     void gather(stream &from, std::vector<operation> &into, GoesWith &&goes_with) {
@@ -87,17 +87,17 @@ protected:
     }
 
     uint64_t accounted_ns() const { return accounted_ns_; }
-    // Since the last call time went to `whose`.
+    // Since the last call, the time went to `whose`.
     void account(cause whose, uint64_t now_ns) {
         (*charged_)[whose] += now_ns - accounted_ns_;
         accounted_ns_ = now_ns;
     }
-    // The same of what policies took in real time, as far as it has not gone elsewhere.
+    // The same for the real time of policies, as far as it has not been accounted elsewhere.
     void account_policies(uint64_t ns, uint64_t now_ns) {
         account(cause::policy, std::min(accounted_ns_ + ns, now_ns));
     }
-    // It was the device's, which waited for policies, was launching and then computed; at the end
-    // the host drew a token from what came of it.
+    // The time was the device's. It waited for policies, launched, and then computed. At the end
+    // the host drew a token from the results.
     void account_device(const stream &on, uint64_t now_ns) {
         uint64_t begin_ns = accounted_ns_;
         accounted_ns_ = now_ns;
@@ -112,12 +112,12 @@ protected:
         until(on.computed_until_ns, cause::compute);
         until(now_ns, cause::host);
     }
-    // While the device computes nothing.
+    // The cause of waiting while the device computes nothing.
     cause waits_for() const { return waits_for(!device_.queue.empty(), carrying_[link_h2d] != 0); }
-    // While no device does. waiting: operations of one; linked: copies go on.
+    // The same while no device computes. waiting: one has operations. linked: copies go on.
     cause waits_for(bool waiting, bool linked) const {
         const bool computing = !cpu_.queue.empty();
-        // While the CPU computes or a copy goes on, the disk is not what is waited for.
+        // While the CPU computes or a copy goes on, the disk is not the cause of waiting.
         if (carrying_[link_disk] != 0 && !computing && !(waiting && linked)) return cause::disk;
         if (waiting) return cause::link;
         return computing ? cause::cpu : linked ? cause::link : others_;
@@ -131,7 +131,7 @@ protected:
     }
     // The expert at the front of the CPU's queue.
     void end_on_cpu(uint64_t started_ns, uint64_t now_ns, completion &done) {
-        const operation &work = cpu_.queue.front();  // stays until something is queued
+        const operation &work = cpu_.queue.front();  // stays valid until something is queued
         cpu_.pop();
         busy_.cpu += now_ns - started_ns;
         show(work, started_ns, now_ns);
@@ -198,7 +198,7 @@ private:
     std::vector<uint8_t> arrived_;
     uint32_t carrying_[links_max] = {};  // pieces under way
     uint64_t accounted_ns_ = 0;
-    uint64_t decided_ns_ = 0;  // by policies, of which no part knows yet
+    uint64_t decided_ns_ = 0;  // time of policies that no part accounts for yet
 };
 
 }  // namespace moorage::core

@@ -1,5 +1,5 @@
-// timed_executor.h - an executor in virtual time, whose clock may be that of several: then whoever
-// has the earliest event due() moves it there and calls step().
+// timed_executor.h - an executor in virtual time. Several may share a clock. Then the one with the
+// earliest event, due(), moves the clock there and calls step().
 #pragma once
 
 #include <cassert>
@@ -12,17 +12,17 @@ namespace moorage::core {
 
 class timed_executor : public executor {
 public:
-    // `clock` is borrowed; null: its own.
+    // `clock` is borrowed. null: it uses its own.
     explicit timed_executor(uint64_t *clock) : now_(clock ? *clock : own_now_) {}
     timed_executor(const timed_executor &) = delete;
 
     const uint64_t *clock() const final { return &now_; }
     bool virtual_time() const final { return true; }
     virtual uint64_t due() const = 0;  // MOORAGE_NEVER: nothing is under way
-    // The clock was moved for somebody else's event: the time until now was as it is. Before work
-    // is queued.
+    // The clock was moved for another executor's event. Accounts the time until now with the
+    // present state. Call before work is queued.
     virtual void catch_up() = 0;
-    // Takes the event that is due now; most complete something.
+    // Takes the event that is due now. Most events complete something.
     virtual std::optional<completion> step() = 0;
     completion wait() override {
         for (;;) {

@@ -1,9 +1,9 @@
 // turns_executor.h - a device that computes on the thread which waits for it: the host's own cores,
-// real (cpu_executor) or emulated (host_emulator). Copies go on beside.
+// real (cpu_executor) or emulated (host_emulator). Copies run at the same time.
 //
-// Experts that are left to the CPU have their turn when nothing of the device can run. Experts at
-// the front that can run go in one parallel loop. What has been copied is noticed when a turn ends,
-// so the next piece sets out then. Beside what stream_executor asks for, a device has
+// Experts for the CPU have their turn when nothing of the device can run. Experts at the front that
+// can run go in one parallel loop. A finished copy is noticed when a turn ends, so the next piece
+// sets out then. Besides the functions that stream_executor asks for, a device has
 //
 //   time_ns()                                 now, of the clock that policies read
 //   compute(span of experts), compute(one)    a turn: time passes
@@ -53,8 +53,8 @@ protected:
     friend base;
 
     void returns() {}
-    void pass_decisions(uint64_t) {}  // in real time they have passed
-    // What is neither computing nor waiting is the host's.
+    void pass_decisions(uint64_t) {}  // in real time they have already passed
+    // Time that is neither computing nor waiting counts as the host's.
     void settle() { base::account(cause::host, *self().clock()); }
 
 private:
@@ -80,7 +80,7 @@ private:
         const event_kind kind = from.queue.front().kind;
         turn_.clear();
         if (kind == event_kind::gpu_expert || kind == event_kind::cpu_expert) {
-            // A bottom segment adds to what its top wrote, so it begins a loop of its own.
+            // A bottom segment adds to the outputs of its top, so it begins a loop of its own.
             base::gather(from, turn_, [&](const operation &next) {
                 return next.segments != last_segment ||
                        std::ranges::none_of(turn_, [&](const operation &before) {

@@ -1,11 +1,11 @@
-// work_pace.h - what a copy on a device's link does to what the device computes, in virtual time.
+// work_pace.h - how a copy on a device's link slows the device's computing, in virtual time.
 //
-// While a copy towards the device is under way, its work takes 1 + slowdown times as long
-// (device_profile::busy_link_slowdown, decision 0049). Work under way is therefore kept as what is
-// left of it, and its end is computed anew whenever the link begins or ceases to be busy. Policies
-// that decide before it and the host that draws a token after it are not slowed.
+// While a copy towards the device is under way, the device's work takes 1 + slowdown times as long
+// (device_profile::busy_link_slowdown, decision 0049). So the remaining part of the work under way
+// is kept. Its end is computed anew whenever the link begins or ceases to be busy. Policies that
+// decide before the work and the host that draws a token after it are not slowed.
 //
-// Work is counted in parts of a nanosecond, so that sums are exact: an idle nanosecond does 1000 +
+// Work is counted in parts of a nanosecond, so that sums are exact. An idle nanosecond does 1000 +
 // s parts and a busy one 1000, where s is the slowdown in thousandths. Ends that fall between two
 // nanoseconds are rounded up.
 #pragma once
@@ -24,7 +24,7 @@ public:
     explicit work_pace(double slowdown)
         : idle_parts_(busy_parts + static_cast<uint64_t>(std::llround(slowdown * busy_parts))) {}
 
-    // The front of `on` has just been started, its ends being those of an idle link.
+    // The front of `on` has just been started. Its ends are those for an idle link.
     void begin(stream &on, bool busy) const {
         if (idle_parts_ == busy_parts) return;
         on.paced_ns = on.decided_until_ns;
@@ -47,7 +47,7 @@ public:
 private:
     static constexpr uint64_t busy_parts = 1000;
 
-    // `parts` of the work are done in a nanosecond.
+    // Each nanosecond does `parts` of the work.
     static void set_ends(stream &on, uint64_t parts) {
         const uint64_t drawing_ns = on.due_ns - on.computed_until_ns;
         if (on.launch_parts != 0)

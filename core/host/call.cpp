@@ -1,4 +1,4 @@
-// call.cpp - the names of the calls, and the board of a process that nobody supervises.
+// call.cpp - the names of the calls, and the board of a process without a supervisor.
 #include "core/host/call.h"
 
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ constexpr call_name call_names[] = {
     {entry_point::activate, "activate", ""},
     {entry_point::deactivate, "deactivate", ""},
     {entry_point::reset, "reset", ""},
-    {entry_point::observe, "observe", ""},  // observers have another kind as well
+    {entry_point::observe, "observe", ""},  // observers always have another kind
     {entry_point::select, "select", "router"},
     {entry_point::victims, "victims", "cache"},
     {entry_point::admit, "admit", "cache"},
@@ -76,7 +76,7 @@ constexpr bool in_order() {
 static_assert(in_order(), "call_names has one line per entry, in its order");
 
 const call_name &line_of(entry_point call) {
-    const auto at = static_cast<size_t>(call);  // from a board that a policy may have scribbled on
+    const auto at = static_cast<size_t>(call);  // the board may have been overwritten by a policy
     return call_names[at < std::size(call_names) ? at : 0];
 }
 
@@ -95,7 +95,7 @@ call_board unshared;
 
 std::atomic<uint32_t> always_own{1};
 
-// A page that the kernel clears in children; where it cannot, every process counts as its own.
+// A page that the kernel clears in children. If it cannot, every process counts as the host's own.
 std::atomic<uint32_t> *page_of_this_process() {
     const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     void *page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,8 +1,8 @@
-// call.h - the board: which call into which policy this process is making, for whoever has to say
-// where it died.
+// call.h - the board: a record of the policy call that this process is making, so that its parent
+// can say where it died.
 //
-// The board lies in memory shared with the parent (supervise.h), so it is read after the death of
-// the process that wrote it. Policies are called by one thread at a time.
+// The board is in memory shared with the parent (supervise.h), so it can be read after the process
+// that wrote it has died. Policies are called by one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,9 @@
 
 namespace moorage::core {
 
-// The calls, by the name that the headers of the SDK give them; `none`: no policy is at work.
-// `constructors` are those of a library being opened, with whatever else the loader runs of it.
-// `thread`: no call, but a thread that a library started.
+// The calls, named as in the headers of the SDK. `none`: no policy is at work. `constructors`: a
+// library is being opened, including whatever the loader runs. `thread`: no call, but a thread that
+// a library started.
 enum class entry_point : uint32_t {
     none,
     constructors,
@@ -54,7 +54,7 @@ enum class entry_point : uint32_t {
     adopt,
     facts,
     thread,
-    wire_open,  // from here on those of wires
+    wire_open,  // from here on: calls of wires
     wire_listen,
     wire_connect,
     wire_send,
@@ -67,22 +67,22 @@ enum class entry_point : uint32_t {
     wire_forget
 };
 std::string_view name_of(entry_point call);  // "victims", "plan", ...
-std::string_view kind_of(entry_point call);  // "cache", ...; "" where any kind has it
+std::string_view kind_of(entry_point call);  // "cache", ...; "" for calls of any kind
 
-// `[plugins] guard`: how closely calls are watched. off: only who is at work is noted.
+// `[plugins] guard`: how closely calls are watched. off: only the current call is noted.
 enum class call_guard : uint32_t { off, usual, full };
 
 struct call_board {
     static constexpr uint32_t owners_max = 256;
     struct owner {
-        char policy[64], kinds[96], library[256];  // cut off where longer
+        char policy[64], kinds[96], library[256];  // truncated
     };
-    // A lane belongs to one thread that calls policies. Lane 0 is the working thread's, lane 1 that
-    // of the thread beside it, which makes a node's plans.
+    // A lane belongs to one thread that calls policies. Lane 0 is the working thread's. Lane 1
+    // belongs to the thread that makes a node's plans.
     struct lane {
-        // The owner's place in `owners` in the upper half, the entry in the lower one.
+        // Upper half: the owner's index in `owners`. Lower half: the entry point.
         std::atomic<uint64_t> current{0};
-        std::atomic<uint64_t> calls{0};  // made so far: one that hangs does not change it
+        std::atomic<uint64_t> calls{0};  // so far; does not change while a call hangs
     };
     static constexpr uint32_t lanes_max = 2;
     lane lanes[lanes_max];
@@ -90,56 +90,64 @@ struct call_board {
     std::atomic<uint64_t> token{0};
     std::atomic<uint32_t> owner_count{0};
     owner owners[owners_max];
-    // What the child knows better: where it faulted, what was thrown, what a policy said last; and
-    // the lane and its `calls` when it was written, for what was said in an earlier call has
-    // nothing to do with it.
+    // Details that only the child knows: where it faulted, what was thrown, what a policy said
+    // last. The lane and its `calls` are noted as well, so that text from an earlier call is not
+    // used.
     char note[1024];
     std::atomic<uint64_t> note_call{0};
     std::atomic<uint32_t> note_lane{0};
-    std::atomic<uint32_t> overran_lane{0};  // counted from 1: whose call was ended; 0: none was
-    // The mapped file in which it faulted: it changed, and no policy is to blame.
+    std::atomic<uint32_t> overran_lane{0};  // the lane whose call was ended, counted from 1; 0:
+                                            // none
+    // The mapped file whose access faulted. The file has changed, and no policy is to blame.
     char file[512];
     std::atomic<uint32_t> call_limit_ms{10'000};  // 0: none
     std::atomic<call_guard> guard{call_guard::usual};
-    std::atomic<uint32_t> done{0};      // the work came to its end, however it went ...
-    std::atomic<int32_t> exit_code{0};  // ... and with this; what the kernel says came after it
-    // The library in whose code a thread of its own ended the process, whoever was being called.
+    std::atomic<uint32_t> done{0};      // the work ended, successfully or not
+    std::atomic<int32_t> exit_code{0};  // of the work; the kernel's status came later
+    // The library in whose code one of its own threads ended the process, whichever call was
+    // running.
     char culprit[256];
-    std::atomic<uint32_t> culprit_owner{0};  // the same as an owner, counted from 1; 0: none yet
-    // Owners, each counted from 1, of what the kernel does not tell: the first that started
-    // threads which go on after the call; the latest whose call made a second process return.
+    std::atomic<uint32_t> culprit_owner{0};  // the same as an owner, counted from 1; 0: none
+    // Owners, counted from 1, that the kernel does not know. threads_owner: the first one that left
+    // threads running after its call. forked_owner: the latest one whose call returned in a second
+    // process.
     std::atomic<uint32_t> threads_owner{0}, forked_owner{0};
+    // The child counts and sums what it sends. The parent must have received the same.
+    std::atomic<uint64_t> sent_bytes{0}, sent_sum{0};
+    // The parent's errno of printing for the child; 0: no write has failed.
+    std::atomic<int32_t> print_errno{0};
 };
 
-// The board of this process; one of its own, unshared, where nobody supervises it.
+// The board of this process. Without a supervisor it is the process's own and not shared.
 extern call_board *board;
 
-// The calling thread's lane; 0 until it says that it is the one beside.
+// The calling thread's lane; 0 until the planning thread sets it.
 extern constinit thread_local uint32_t lane_of_thread;
 inline void take_lane_beside() { lane_of_thread = 1; }
 inline call_board::lane &own_lane() { return board->lanes[lane_of_thread]; }
 
-// A policy's place among the owners, the same for the same three texts. The first place is that of
-// whatever library is being opened, and that of policies beyond the last place is the last one.
+// A policy's index among the owners; the same three texts give the same index. Index 0 is the
+// library that is being opened. If there are too many policies, the others share the last index.
 uint32_t owner_of(std::string_view policy, std::string_view kinds, std::string_view library);
 uint32_t owner_being_opened(std::string_view library);
-// The same owner at a place that it keeps, once further libraries are opened.
+// The index that the same owner keeps while further libraries are opened.
 uint32_t lasting_owner(uint32_t owner);
 
-// What is known about the death to come. Safe in a signal handler.
+// Notes what is known before this process dies. Safe in a signal handler.
 void note_on_board(std::string_view text);
-// That a thread of this library ends the process. Safe in a signal handler.
+// Notes that a thread of this library ends the process. Safe in a signal handler.
 void note_culprit(std::string_view library, uint32_t owner_from_1);
 
-// A process that a policy forks has all that this one has, and must not go on as this one. The
-// kernel clears this word in every child; those that the host forks set it again.
+// Tells whether this process is the host's. A process that a policy forks has a copy of everything
+// and must not continue as the host. The kernel clears this word in every child; children of the
+// host set it again.
 extern std::atomic<uint32_t> *own_process;
 void become_own_process();
 inline bool is_stranger() { return own_process->load(std::memory_order_relaxed) == 0; }
-// Ends such a child, and notes who was being called.
+// Ends a process that a policy forked, and notes the current call.
 [[noreturn]] void end_stranger();
 
-// The layer step under way, for all calls until the next one; and that there is none.
+// Sets the layer step of all calls until the next step, or that there is none.
 inline void note_step(uint32_t layer, uint64_t token) {
     board->layer.store(layer, std::memory_order_relaxed);
     board->token.store(token, std::memory_order_relaxed);
@@ -147,7 +155,7 @@ inline void note_step(uint32_t layer, uint64_t token) {
 }
 inline void note_no_step() { board->in_step.store(0, std::memory_order_relaxed); }
 
-// Marks a call while it lives. Calls nest (a policy asks a service that calls another).
+// Marks a call while it lives. Calls nest: a policy asks a service that calls another policy.
 class policy_call {
 public:
     policy_call(uint32_t owner, entry_point call)

@@ -1,4 +1,4 @@
-// call_list.cpp - looks at the tables of an instance, slot by slot.
+// call_list.cpp - reads the tables of an instance slot by slot.
 #include "core/host/call_list.h"
 
 #include <initializer_list>
@@ -9,7 +9,7 @@ namespace moorage::core {
 
 namespace {
 
-// A policy that asks for the future at its creation gets one that knows of nothing.
+// An empty future, for policies that need one at their creation.
 struct no_future final : future_view {
     uint64_t next_use(uint32_t, uint64_t, uint64_t *) override { return MOORAGE_NEVER; }
     void rewind() override {}

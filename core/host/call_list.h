@@ -1,4 +1,4 @@
-// call_list.h - which calls a policy has: what stands in the tables of its kinds.
+// call_list.h - lists the calls that a policy has, from the tables of its kinds.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace moorage::core {
 
 struct kind_calls {
     std::string_view kind;  // "cache", "observer"
-    // In the order of the headers. Absent ones are left to the host, which the header says how.
+    // In the order of the headers. The host handles the absent ones as the header says.
     std::vector<std::string_view> found, absent;
 };
 std::vector<kind_calls> list_calls(const instance &of);
 
-// Makes an instance with default parameters to look into its tables, and ends it.
+// Creates an instance with default parameters, reads its tables, and destroys it.
 result<std::vector<kind_calls>> list_calls(const policy &of);
 
 // "cache: victims, on_load (not admit); observer: observe"

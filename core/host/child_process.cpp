@@ -1,5 +1,5 @@
-// child_process.cpp - forks, and the child's side: it takes orders, works, and ends without what
-// policies left for its end.
+// child_process.cpp - forks, and runs the child's side: it takes orders, works, and ends without
+// running what policies registered for the exit.
 #include "core/host/child_process.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #include "core/host/library.h"
 #include "core/host/threads.h"
 
-// Of the leak sanitizer, where the program has it: it looks at exit, and there is none.
+// From the leak sanitizer, if the program has it. It normally checks at exit, which a child skips.
 extern "C" __attribute__((weak)) int __lsan_do_recoverable_leak_check();
 
 namespace moorage::core {
@@ -29,12 +29,26 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t said_max = 65536;
+constexpr uint64_t frame_bytes_max = uint64_t{1} << 36;  // a larger size is garbage
 
-// Before each part of what a child sends.
+// Precedes each part that a child sends.
 struct frame {
-    enum kind_of_frame : uint64_t { bytes = 0x62797465, end = 0x656e6421 };
+    enum kind_of_frame : uint64_t { bytes = 0x62797465, end = 0x656e6421, print = 0x7072696e };
     uint64_t kind, size;
 };
+
+// The child's own ends, open as long as it lives.
+struct child_ends {
+    int bytes = -1, said = -1, orders = -1;
+};
+child_ends own_ends;
+bool parent_prints = false;
+
+// A checksum over the payloads of frames, in their order (FNV-1a).
+uint64_t sum_further(uint64_t sum, std::string_view text) {
+    for (const char byte : text) sum = (sum ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+    return sum;
+}
 
 bool write_all(int target, std::string_view text) {
     while (!text.empty()) {
@@ -48,11 +62,13 @@ bool write_all(int target, std::string_view text) {
 
 void write_frame(int target, frame::kind_of_frame kind, std::string_view text) {
     const frame head{kind, text.size()};
+    board->sent_sum = sum_further(board->sent_sum, text);
+    board->sent_bytes += sizeof(head) + text.size();
     if (write_all(target, {reinterpret_cast<const char *>(&head), sizeof(head)}))
         write_all(target, text);
 }
 
-// Nothing where no more is to be done.
+// Nothing: there is no more work.
 std::optional<size_t> next_order(int orders) {
     size_t index = 0;
     ssize_t got;
@@ -62,7 +78,7 @@ std::optional<size_t> next_order(int orders) {
     return index;
 }
 
-// Runs in whoever calls exit(): a policy, since the host does not.
+// Called if a policy calls exit(). The host never does.
 void note_exit() {
     if (board->done == 0)
         note_culprit_of(0, reinterpret_cast<uintptr_t>(__builtin_frame_address(0)));
@@ -72,14 +88,14 @@ void note_exit() {
     std::fflush(nullptr);
     end_libraries();
     if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check() != 0 && code == 0)
-        code = 23;  // as the sanitizer's own end has it
+        code = 23;  // the sanitizer's own exit code
     board->exit_code = code;
     board->done = 1;
     _exit(code);
 }
 
 void begin_quietly(int said) {
-    setpgid(0, 0);  // so that what a policy starts can be ended with it
+    setpgid(0, 0);  // so that processes started by policies can be ended with it
     const int null = open("/dev/null", O_RDWR);
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
@@ -88,14 +104,15 @@ void begin_quietly(int said) {
     close(said);
 }
 
-struct child_ends {
-    int bytes = -1, said = -1, orders = -1;
-};
-
 [[noreturn]] void live(call_board *page, const child_ends &ends, pid_t parent,
                        const indexed_work &work, const supervision &how) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(EXIT_FAILURE);  // it died before it could be told
+    if (getppid() != parent) _exit(EXIT_FAILURE);  // the parent died before the setting took effect
+    // Policies of this child must not reach the descriptors of an outer child.
+    for (const int outer : {own_ends.bytes, own_ends.said, own_ends.orders})
+        if (outer >= 0) close(outer);
+    own_ends = ends;
+    parent_prints = how.print != nullptr;
     if (ends.said >= 0) begin_quietly(ends.said);
     board = page;
     become_own_process();
@@ -116,7 +133,7 @@ struct child_ends {
     end_at_once(code);
 }
 
-// The page begins as this process's own board stands, its owners included.
+// The page starts as a copy of this process's own board, including its owners.
 std::unique_ptr<call_board, board_unmapping> shared_board() {
     void *page = mmap(nullptr, sizeof(call_board), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -130,7 +147,7 @@ std::unique_ptr<call_board, board_unmapping> shared_board() {
     return std::unique_ptr<call_board, board_unmapping>(made);
 }
 
-// Takes what has come; closes `source` at its end.
+// Reads what has arrived; closes `source` at its end.
 void take(int &source, std::string &target, size_t bytes_max) {
     char part[16384];
     while (source >= 0) {
@@ -173,12 +190,12 @@ std::unique_ptr<child_process> start_child(const indexed_work &work, const super
         errno = code;
     };
     if (!made) return close_ends(lacking), nullptr;
-    std::fflush(nullptr);  // or both would write what is buffered
+    std::fflush(nullptr);  // otherwise both would write what is buffered
     const pid_t parent = getpid();
     child->process = fork();
     if (child->process == 0) {
         start.restore_signals();
-        // Else a sibling would not see its orders end with this process's parent.
+        // Otherwise the siblings would not see the end of their orders when the parent dies.
         for (const auto &sibling : *start.siblings) sibling->close_all();
         call_board *page = child->page.release();
         child->close_all();
@@ -200,22 +217,43 @@ void order_work(child_process &child, size_t index) {
     static_cast<void>(send(child.orders, &index, sizeof(index), MSG_NOSIGNAL));
 }
 
-bool take_sent(child_process &child) {
+bool take_sent(child_process &child, const supervision &how) {
     take(child.bytes, child.received, SIZE_MAX);
     take(child.said, child.output, said_max);
     bool ended = false;
     size_t used = 0;
     frame head{};
-    while (child.received.size() - used >= sizeof(head)) {
+    while (!child.garbled && child.received.size() - used >= sizeof(head)) {
         std::memcpy(&head, child.received.data() + used, sizeof(head));
-        if (child.received.size() - used - sizeof(head) < head.size) break;
-        child.sent.append(child.received, used + sizeof(head), head.size);
+        child.garbled =
+            head.size > frame_bytes_max || (head.kind != frame::bytes && head.kind != frame::end &&
+                                            (head.kind != frame::print || !how.print));
+        if (child.garbled || child.received.size() - used - sizeof(head) < head.size) break;
+        const std::string_view text(child.received.data() + used + sizeof(head), head.size);
+        child.seen_sum = sum_further(child.seen_sum, text);
+        child.seen_bytes += sizeof(head) + head.size;
+        if (head.kind != frame::print)
+            child.sent.append(text);
+        else if (const int failed = how.print(text); failed != 0)
+            child.page->print_errno = failed;
         used += sizeof(head) + head.size;
         ended = head.kind == frame::end;
     }
     child.received.erase(0, used);
-    return ended;
+    return ended && arrived_whole(child);
 }
+
+bool arrived_whole(const child_process &child) {
+    return !child.garbled && child.received.empty() && child.seen_sum == child.page->sent_sum &&
+           child.seen_bytes == child.page->sent_bytes;
+}
+
+bool has_printing_parent() { return parent_prints; }
+int print_by_parent(std::string_view text) {
+    if (!text.empty()) write_frame(own_ends.bytes, frame::print, text);
+    return print_errno_of_parent();
+}
+int print_errno_of_parent() { return board->print_errno; }
 
 void send_signal(const child_process &child, int signal, bool group) {
     if (group) kill(-child.process, signal);

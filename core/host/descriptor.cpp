@@ -1,4 +1,4 @@
-// descriptor.cpp - the checks of descriptors and parameter declarations.
+// descriptor.cpp - checks descriptors and parameter declarations.
 #include "core/host/descriptor.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kinds_max = 16, params_max = 256;
 constexpr size_t name_max = 100;
-// What stands beside a policy's parameters in its section.
+// The host's keys in the section of a policy's parameters.
 constexpr std::string_view stage_keys[] = {"plugin", "library"};
 
 bool is_kind_id(std::string_view id) {
@@ -32,7 +32,7 @@ std::string limits_of(const moorage_param &p) {
                 : format("{} .. {}", p.integer_min, p.integer_max);
 }
 
-// "" when the declaration is sound.
+// "" if the declaration is valid.
 std::string fault_of(const moorage_param &p) {
     if (p.type < MOORAGE_PARAM_INTEGER || p.type > MOORAGE_PARAM_TEXT)
         return format("has type {}, expected 1 .. 4 (integer, real, flag, text)", p.type);
@@ -48,7 +48,7 @@ std::string fault_of(const moorage_param &p) {
                               p.plugin_text_default, p.plugin_text_choices);
     }
     if (p.type == MOORAGE_PARAM_REAL) {
-        // Written so that NaN in any of the three is refused.
+        // This form refuses NaN in any of the three.
         if (p.real_min <= p.real_default && p.real_default <= p.real_max) return "";
         return format("has default {}, outside its limits {}", p.real_default, limits_of(p));
     }

@@ -1,5 +1,4 @@
-// descriptor.h - checks what a policy says about itself: names, kinds, parameters with their
-// limits.
+// descriptor.h - checks what a policy declares: names, kinds, parameters and their limits.
 #pragma once
 
 #include <string>
@@ -11,19 +10,19 @@
 
 namespace moorage::core {
 
-// lower case letters, digits and _, beginning with a letter: what a name in TOML may be.
+// Lower case letters, digits and _, beginning with a letter, as names in TOML must be.
 bool is_snake_case(std::string_view word);
-// Why a policy cannot be named so: the configuration or the command line means something else by
-// it, or it is longer than any file's name may be. "": it can.
+// Why a policy must not have this name: the configuration or the command line uses it for something
+// else, or it is too long for a file name. "": the name is fine.
 std::string why_no_policy_name(std::string_view name);
 
-// A descriptor and its parameters in this host's sizes.
+// A descriptor and its parameters, in records of this host's sizes.
 struct description {
     moorage_descriptor descriptor;
     std::vector<moorage_param> params;
 };
 
-// Checks and completes a descriptor as the library gave it. The error says which field is wrong.
+// Checks and completes a descriptor from a library. The error names the wrong field.
 result<description> read_descriptor(const moorage_descriptor *given);
 
 }  // namespace moorage::core

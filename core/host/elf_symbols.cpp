@@ -1,6 +1,6 @@
-// elf_symbols.cpp - a reader of the dynamic segment of ELF64 files, which trusts nothing in them.
+// elf_symbols.cpp - reads the dynamic segment of ELF64 files without trusting anything in them.
 //
-// The file is read, not mapped: one that shrinks meanwhile is cut off, not a bus error.
+// The file is read, not mapped. If it shrinks meanwhile, it is truncated and causes no bus error.
 #include "core/host/elf_symbols.h"
 
 #include <elf.h>
@@ -19,14 +19,14 @@ namespace moorage::core {
 
 namespace {
 
-// Of one table; a policy library has a thousandth of it.
+// Limit of one table. A policy library has a thousandth of it.
 constexpr uint64_t table_bytes_max = 64u << 20;
 constexpr size_t name_bytes_max = 256;
 
 // The bytes of a file with checked reads.
 class image {
 public:
-    // Does not wait for a writer where the file is a pipe.
+    // Does not wait for a writer if the file is a pipe.
     explicit image(const std::filesystem::path &file)
         : file_(open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
         struct stat found {};
@@ -72,10 +72,10 @@ private:
     uint64_t bytes_ = 0;
 };
 
-// Where the dynamic segment says that its tables are, as offsets into the file; 0: none.
+// File offsets of the tables, according to the dynamic segment; 0: none.
 struct tables {
     uint64_t symbols = 0, texts = 0, text_bytes = 0, hash = 0, gnu_hash = 0;
-    std::vector<uint64_t> needed;  // offsets into the texts
+    std::vector<uint64_t> needed;  // offsets into the names
 };
 
 result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
@@ -90,8 +90,8 @@ result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
         return error{"is not a 64-bit shared library; rebuild the policy for this machine"};
     uint64_t needed = header->e_phoff + uint64_t{header->e_phnum} * sizeof(Elf64_Phdr);
     auto segments = file.table<Elf64_Phdr>(header->e_phoff, header->e_phnum);
-    // The loader maps segments without looking at the length of the file, and a cut-off library
-    // would end the process with a bus error.
+    // The loader does not check the length of the file, so a truncated library would end the
+    // process with a bus error.
     if (segments)
         for (const Elf64_Phdr &one : *segments)
             if (one.p_type == PT_LOAD || one.p_type == PT_DYNAMIC)
@@ -105,7 +105,7 @@ result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
     return std::move(*segments);
 }
 
-// The offset in the file of an address in the loaded library.
+// The file offset of an address in the loaded library.
 uint64_t offset_of(uint64_t address, const std::vector<Elf64_Phdr> &segments) {
     for (const Elf64_Phdr &one : segments)
         if (one.p_type == PT_LOAD && address >= one.p_vaddr && address - one.p_vaddr < one.p_filesz)
@@ -135,7 +135,7 @@ std::optional<tables> tables_of(const image &file, const std::vector<Elf64_Phdr>
     return found;
 }
 
-// The number of symbols, which only the hash tables know.
+// The number of symbols, which only the hash tables give.
 std::optional<uint64_t> symbols_in(const image &file, const tables &in) {
     if (in.hash) {
         const auto counts = file.table<uint32_t>(in.hash, 2);  // buckets, chains: one per symbol
@@ -151,7 +151,7 @@ std::optional<uint64_t> symbols_in(const image &file, const tables &in) {
     const uint64_t first = (*head)[1], chains_at = buckets_at + buckets->size() * 4;
     uint64_t last = *std::max_element(buckets->begin(), buckets->end());
     if (last < first) return first;
-    for (;; ++last) {  // each step reads further into the file, so it ends
+    for (;; ++last) {  // ends, because each step reads further into the file
         const auto chain = file.at<uint32_t>(chains_at + (last - first) * 4);
         if (!chain) return {};
         if (*chain & 1) return last + 1;

@@ -1,5 +1,4 @@
-// elf_symbols.h - what a shared library says about itself, read from its file: none of its code
-// runs.
+// elf_symbols.h - the symbols of a shared library, read from its file. None of its code runs.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +10,20 @@
 
 namespace moorage::core {
 
-// Names are cut off at 256 bytes: in a hostile file any number of them may share one endless text.
+// Names are cut at 256 bytes. In a hostile file, any number of names may point into one endless
+// text.
 struct elf_symbols {
     std::vector<std::string_view> exported;    // defined here, visible to others
-    std::vector<std::string_view> functions;   // those of them that can be called
+    std::vector<std::string_view> functions;   // those of `exported` that can be called
     std::vector<std::string_view> taken;       // used here, defined elsewhere
     std::vector<std::string_view> shared;      // STB_GNU_UNIQUE: one for all libraries of a process
-    std::vector<std::string_view> needed;      // libraries that are opened along with it
-    std::unique_ptr<std::vector<char>> texts;  // what the names are of
+    std::vector<std::string_view> needed;      // libraries that are loaded with it
+    std::unique_ptr<std::vector<char>> texts;  // owns the bytes of all names
 };
 
-// Reads the tables that the loader uses (the dynamic segment; sections may be stripped or lie).
-// Every offset and count is checked against the file, whose segments must all be there. The error
-// says what the file is instead, and the remedy, without its name.
+// Reads the tables that the loader uses: the dynamic segment. Sections may be stripped or wrong.
+// Every offset and count is checked against the file, which must contain all its segments. The
+// error says what the file is instead, and the remedy, without its name.
 result<elf_symbols> read_elf_symbols(const std::filesystem::path &file);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// ending.cpp - what a board says about a death, and how that is put into words.
+// ending.cpp - what a board says about a death, and the words for it.
 #include "core/host/ending.h"
 
 #include <sys/wait.h>
@@ -6,22 +6,26 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <map>
+#include <vector>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/host/registry.h"
 #include "moorage/base.h"
 
 namespace moorage::core {
 
 namespace {
 
-// Boards are written by processes that may have gone wild: nothing relies on a terminating zero.
+// A process that went wrong may have written anything to its board, so no text needs a terminating
+// zero.
 template <size_t Bytes>
 std::string text_of(const char (&place)[Bytes]) {
     return {place, strnlen(place, Bytes)};
 }
 
-// Of a board's `current`, however wild.
+// The owner in a board's `current`, whatever its value.
 const call_board::owner &owner_at(const call_board &page, uint64_t current) {
     return page.owners[std::min<uint64_t>(current >> 32, call_board::owners_max - 1)];
 }
@@ -33,8 +37,8 @@ bool notes_own_call(const call_board &page) {
     const uint32_t lane = std::min<uint32_t>(page.note_lane, call_board::lanes_max - 1);
     return page.note_call == page.lanes[lane].calls;
 }
-// The call to blame. A call that was ended comes first, then that of a thread that noted its death,
-// then whatever call there is.
+// The call to blame: a call that was ended, otherwise that of a thread that noted its death,
+// otherwise any call.
 uint64_t current_of(const call_board &page) {
     if (const uint32_t overran = page.overran_lane; overran != 0)
         return current_of(page, overran - 1);
@@ -58,7 +62,7 @@ std::string last_line(std::string_view said) {
     return std::string(said.substr(start == std::string_view::npos ? 0 : start + 1).substr(0, 300));
 }
 
-// Control characters could rewrite the terminal: texts of policies are shown without them.
+// Replaces control characters in policies' texts, which could rewrite the terminal.
 std::string without_controls(std::string text) {
     std::replace_if(
         text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
@@ -77,6 +81,9 @@ std::string what_happened(const ending &how) {
             "{} was called again and again, and the layer step did not end within {} ms "
             "(plugins.call_limit_ms); it was ended",
             how.call.empty() ? "a policy" : how.call, how.limit_ms);
+    if (how.garbled)
+        return "closed, replaced or wrote to a descriptor that is moorage's, and its output was "
+               "lost";
     if (how.stopped)
         return format("stopped the process{}, which was ended then",
                       how.call.empty() ? "" : place_of(how));
@@ -94,6 +101,8 @@ std::string what_happened(const ending &how) {
 }
 
 std::string who(const ending &how) {
+    if (how.call.empty() && !how.suspects.empty())
+        return how.garbled ? how.suspects : how.suspects + ", outside of its calls";
     if (how.call.empty()) return "moorage itself, with no policy at work";
     if (how.policy.empty()) return format("policy library {}", how.library);
     return format("{} policy {} ({})", how.kind, how.policy, how.library);
@@ -113,11 +122,11 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
     const auto call = static_cast<entry_point>(static_cast<uint32_t>(current));
     how.finished = page.done != 0 && how.signal == 0 && call == entry_point::none;
     if (how.finished) {
-        how.exit_code = page.exit_code;  // whatever a thread made of it meanwhile
+        how.exit_code = page.exit_code;  // whatever a thread changed meanwhile
         return how;
     }
     how.file = text_of(page.file);
-    // The thread that calls policies may have gone on while another one died.
+    // The thread that calls policies may have continued while another one died.
     if (notes_own_call(page) || page.culprit[0] != '\0') how.note = text_of(page.note);
     if (how.note.empty()) how.note = last_line(said);
     how.in_step = page.in_step != 0;
@@ -140,7 +149,7 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
     } else if (starter != 0 && (how.signal == 0 || how.signal == SIGKILL) &&
                (call == entry_point::none ||
                 library_of(uint64_t{starter - 1} << 32) != library_of(current))) {
-        // The kernel does not tell which thread it was, and few libraries have any.
+        // The kernel does not tell which thread it was, but few libraries have threads.
         blame(how, page, uint64_t{starter - 1} << 32 | thread_of_its_own);
         if (call != entry_point::none && how.note.empty())
             how.note = format("unless {} did it in {}",
@@ -149,6 +158,38 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
         blame(how, page, current);
     }
     return how;
+}
+
+std::string loaded_policies(const call_board &page) {
+    const std::string bundled = registry::bundled_folder().string();
+    std::map<std::string, std::string> by_library;
+    const uint32_t count = std::min(page.owner_count.load(), call_board::owners_max);
+    for (uint32_t place = 0; place < count; ++place) {
+        const std::string library = text_of(page.owners[place].library);
+        if (library.empty() || (!bundled.empty() && library.starts_with(bundled + "/"))) continue;
+        std::string &name = by_library[library];
+        if (name.empty() || page.owners[place].policy[0] != '\0') name = who_owns(page, place);
+    }
+    std::vector<std::string> names;
+    for (const auto &[library, name] : by_library) names.push_back(name);
+    return listed(names, "or");
+}
+
+void note_suspects(ending &how, const call_board &page, bool is_asked) {
+    if (how.finished || !how.file.empty()) return;
+    static constexpr int raised_by_calls[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
+                                              SIGABRT, SIGTRAP, SIGSYS, SIGKILL};
+    const bool came_from_outside = how.stopped || (how.signal != 0 && !is_asked && !how.overran &&
+                                                   std::ranges::find(raised_by_calls, how.signal) ==
+                                                       std::end(raised_by_calls));
+    const std::string bundled = registry::bundled_folder().string();
+    const bool is_bundled = !bundled.empty() && how.library.starts_with(bundled + "/");
+    if (!how.call.empty() && !(came_from_outside && is_bundled)) return;
+    how.suspects = loaded_policies(page);
+    if (how.suspects.empty() || how.call.empty()) return;
+    const std::string at_work = format("{} policy {} was in {}", how.kind, how.policy, how.call);
+    how.note = how.note.empty() ? at_work : at_work + "; " + how.note;
+    how.policy = how.library = how.kind = how.call = "";
 }
 
 void blame(ending &how, const call_board &page, uint64_t current) {
@@ -194,6 +235,8 @@ json to_json(const ending &how) {
             {"exit_code", exited ? json(how.exit_code) : json(nullptr)},
             {"overran", how.overran},
             {"stopped", how.stopped},
+            {"garbled", how.garbled},
+            {"suspects", or_null(how.suspects)},
             {"note", or_null(how.note)},
             {"file", or_null(how.file)}};
 }

@@ -12,7 +12,7 @@ bool fault_log::report(std::string_view policy, std::string_view what, bool repl
     ++at->second;
     if (action_ == on_fault::abort) {
         if (fatal_.empty()) fatal_ = format("policy {}: {}", policy, what);
-        return false;  // whoever ends the run says why
+        return false;  // the code that ends the run logs the reason
     }
     if (at->second == 1)
         log_warning(format("policy {}: {}{}; further faults of it are only counted", policy, what,

@@ -1,4 +1,4 @@
-// fenced_memory.cpp - whole pages for each array, and one more that nobody may touch.
+// fenced_memory.cpp - whole pages for each array, and one more page without access rights.
 #include "core/host/fenced_memory.h"
 
 #include <sys/mman.h>

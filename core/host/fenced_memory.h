@@ -1,5 +1,5 @@
-// fenced_memory.h - arrays that policies write into: what lies behind their last element cannot be
-// touched, so that a policy which writes too much dies of it, by name.
+// fenced_memory.h - arrays that policies write into. The memory behind the last element cannot be
+// accessed, so a policy that writes too much dies of it and is named.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,8 @@
 
 namespace moorage::core {
 
-// Ends at the end of a page, before one without any rights. For a few long-lived arrays.
+// The array ends at the end of a page, and the next page has no access rights. For a few long-lived
+// arrays.
 void *fenced_allocate(size_t bytes);
 void fenced_free(void *at, size_t bytes);
 

@@ -1,4 +1,4 @@
-// instance.cpp - the life of an instance: create, find its tables, activate, reset, destroy.
+// instance.cpp - the life of an instance: create, find tables, activate, reset, destroy.
 #include "core/host/instance.h"
 
 #include <cassert>
@@ -14,7 +14,7 @@ namespace moorage::core {
 
 namespace {
 
-// In whose place it runs, or the first of its kinds where nobody says.
+// The kind that it runs as, or the first of its kinds if none is given.
 std::string label_of(const policy &of, std::string_view kind) {
     if (!kind.empty()) return format("{} plugin {}", kind, of.name());
     for (const std::string_view kind : kinds)
@@ -22,7 +22,7 @@ std::string label_of(const policy &of, std::string_view kind) {
     return format("plugin {}", of.name());
 }
 
-// All kinds of a policy, for calls that belong to none of them.
+// All kinds of a policy, for calls that belong to no single kind.
 std::string kinds_of(const policy &of) {
     std::string all;
     for (const std::string_view kind : kinds)
@@ -45,7 +45,7 @@ const char *status_name(int32_t code) {
     }
 }
 
-// End of the last required function of each table: what a plugin's table has at least.
+// Ends with the last required function of the table. A plugin's table is at least this long.
 template <class Table>
 constexpr uint32_t required_bytes = sizeof(Table);
 template <>
@@ -116,7 +116,7 @@ struct instance::content {
         return error{format("{}: {} failed ({}): {}", host.label, call, status_name(code),
                             host.last_error.empty() ? "no text given" : host.last_error)};
     }
-    // What the call did besides, where nobody else takes that.
+    // Reports other changes by the call, if there is no fault log for them.
     status undisturbed() {
         if (via.disturbance.empty()) return success();
         return error{format("{}: {}", host.label, std::exchange(via.disturbance, {}))};
@@ -236,7 +236,7 @@ status instance::activate(const moorage_limits &limits) {
     c.host.last_error.clear();
     c.host.random = policy_stream(c.host.where.seed, c.from.name());
     if (c.host.where.future) c.host.where.future->rewind();
-    const moorage_limits given = limits;  // theirs to look at, whatever they do to it
+    const moorage_limits given = limits;  // a copy, which the plugin may change
     const int32_t code =
         c.via.control(entry_point::activate, c.calls.activate, c.via.plugin, &given);
     if (code != MOORAGE_OK) {

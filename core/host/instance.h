@@ -1,7 +1,7 @@
-// instance.h - a living policy: created with checked parameters, completed tables, host services.
+// instance.h - a living policy: created with checked parameters, complete tables and host services.
 //
-// Tables are copied into full-size ones at creation (a function the plugin does not know is null),
-// so no caller checks sizes again.
+// Tables are copied into full-size ones at creation. A function that the plugin does not have is
+// null, so callers need not check sizes.
 #pragma once
 
 #include <cstdint>
@@ -27,66 +27,67 @@
 
 namespace moorage::core {
 
-// Answers moorage.host.future/1. core/source/future.h has the one over traces.
+// Answers moorage.host.future/1. core/source/future.h implements it over traces.
 class future_view {
 public:
     virtual ~future_view() = default;
     virtual uint64_t next_use(uint32_t page, uint64_t step, uint64_t *token) = 0;
-    // Back to the start of the trace.
+    // Returns to the start of the trace.
     virtual void rewind() = 0;
 };
 
-// What an instance's services read. Everything is borrowed and outlives the instance.
+// The data that an instance's services read. Everything is borrowed and outlives the instance.
 struct environment {
     const moorage_residency *residency = nullptr;
-    const moorage_costs *costs = nullptr;  // null: costs service answers null
-    const uint64_t *now_ns = nullptr;      // null: the clock stands at 0
-    future_view *future = nullptr;         // null: no such service
+    const moorage_costs *costs = nullptr;  // null: the costs service returns null
+    const uint64_t *now_ns = nullptr;      // null: the clock stays at 0
+    future_view *future = nullptr;         // null: no future service
     uint64_t seed = 0;
-    fault_log *faults = nullptr;  // takes what calls change of the process; null: errors say it
-    std::string_view kind = {};   // in whose place the policy runs, for what it logs; "": any
+    fault_log *faults = nullptr;  // receives changes that calls make to the process; null: they are
+                                  // errors
+    std::string_view kind = {};   // the kind that the policy runs as, for its log; "": any
 };
 
 class instance {
 public:
-    // Checks every setting against the declaration: an unknown key names the nearest one, a value
-    // out of range names its limits; both name the place. `given` holds policy parameters only.
+    // Checks every setting against the declaration. An unknown key names the nearest one, a value
+    // out of range names its limits, and both name the place. `given` holds policy parameters only.
     static result<std::unique_ptr<instance>> create(const policy &from, const settings &given,
                                                     const environment &where);
-    ~instance();  // deactivates if need be, destroys
+    ~instance();  // deactivates if needed, then destroys
 
     status activate(const moorage_limits &limits);
     void deactivate();
     // Resets the policy, its random stream and its future. Requires: active.
     void reset();
 
-    // Calls a function of one of the tables below: every call of a policy in a run goes this way.
+    // Calls a function of one of the tables below. Every policy call of a run goes this way.
     //   policy.call(entry_point::victims, policy.cache->victims, &room, pages)
     template <class Answer, class... Parameters, class... Arguments>
     Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
                 Arguments... arguments) {
         return caller_.call(which, function, arguments...);
     }
-    // For a [control] call that goes another way.
+    // For [control] calls that do not use call().
     in_control marked() const { return in_control(*caller_.host); }
-    // A [control] call of a table that may fail, such as placement's plan: a status other than OK
+    // A [control] call of a table that may fail, such as placement's plan. A status other than OK
     // becomes an error with the policy's own text.
     status control(entry_point which, const std::function<int32_t(moorage_plugin *)> &work);
 
-    // What the policy states of itself now; nothing where it states nothing. A fact without a sound
-    // name or value is an error. [control]
+    // The policy's current facts about itself; empty if it has none. A fact without a valid name or
+    // value is an error. [control]
     result<std::vector<fact>> state_facts();
 
     const policy &from() const;
     std::string_view name() const { return from().name(); }
     const moorage_limits &limits() const;
     moorage_plugin *plugin() const { return caller_.plugin; }
-    // From now on the host's time in its functions goes to `to`, which is borrowed; null: nowhere.
+    // From now on the host's time in its functions is added to `to` (borrowed); null: not timed.
     void time_calls(entry_times *to) { caller_.times = to; }
-    // Resolved parameters, in declaration order: key and value.
+    // Parameters with their values, in declaration order.
     const std::vector<std::pair<std::string, setting_value>> &parameters() const;
 
-    // Null where the instance is not of the kind. Inside, optional functions may be null.
+    // Null: the instance is not of this kind. Optional functions in a table may be null.
     const moorage_observer *observer = nullptr;
     const moorage_facts *facts = nullptr;
     const moorage_replayer *replayer = nullptr;
@@ -99,7 +100,7 @@ public:
     const moorage_placement *placement = nullptr;
     const moorage_wire *wire = nullptr;
 
-    // Marks the calling thread as inside a [step] call to any instance while it lives
+    // While it lives, the calling thread counts as inside a [step] call to any instance
     // (thread-check).
     class stepping {
     public:
@@ -114,7 +115,7 @@ public:
 private:
     instance();
     struct content;
-    policy_caller caller_;  // the content calls through it to its end
+    policy_caller caller_;  // first, because the destruction of content uses it
     std::unique_ptr<content> content_;
 };
 

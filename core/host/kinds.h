@@ -1,4 +1,4 @@
-// kinds.h - the kinds of policies, in the order in which they are told of.
+// kinds.h - the kinds of policies, in the order of the documentation.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@ namespace moorage::core {
 
 inline constexpr std::string_view kinds[] = {"router",   "cache",     "budget",    "prefetch",
                                              "dispatch", "placement", "transport", "wire"};
-// Those of them that are stages of a run. A wire carries messages between processes: it has a
-// section, too, which nodes go by and an emulated cluster passes over.
+// The kinds that are stages of a run. A wire carries messages between processes. It has a section,
+// too: nodes use it, and an emulated cluster ignores it.
 inline constexpr std::span<const std::string_view> stage_kinds(kinds, 7);
-// Of kind "cache", too, and a section of its own: the cache of host memory.
+// The cache of host memory. It is also of kind "cache" but has its own section.
 inline constexpr std::string_view host_cache_stage = "cache.host";
-// "cache" -> "moorage.cache/1"; ids pass through.
+// "cache" -> "moorage.cache/1"; full ids stay unchanged.
 std::string interface_id(std::string_view kind);
 
 }  // namespace moorage::core

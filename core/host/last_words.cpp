@@ -1,5 +1,5 @@
-// last_words.cpp - handlers of deadly signals and of std::terminate; everything in them is safe in
-// a signal handler.
+// last_words.cpp - handlers of fatal signals and of std::terminate. Everything in them is safe in a
+// signal handler.
 #include "core/host/last_words.h"
 
 #include <csignal>
@@ -24,7 +24,7 @@ namespace {
 constexpr int deadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 struct sigaction before[NSIG];
 
-// Text put together without an allocation.
+// Builds text without allocating memory.
 class line {
 public:
     line &operator<<(const char *text) {
@@ -71,7 +71,7 @@ uintptr_t instruction_pointer(const void *context) {
 #endif
 }
 
-// What a thread touches beside its stack pointer is its stack: when that faults, it is full.
+// A fault near the stack pointer is a stack access, so the stack is full.
 bool stack_is_full(uintptr_t address, const void *context) {
     constexpr uintptr_t near = 1 << 16;
     const uintptr_t stack = stack_pointer(context);
@@ -79,7 +79,7 @@ bool stack_is_full(uintptr_t address, const void *context) {
 }
 
 void note_fault(int signal, const siginfo_t &about, const void *context) {
-    if (about.si_code <= 0) return;  // sent by a process, itself perhaps: nothing to tell
+    if (about.si_code <= 0) return;  // sent by a process, perhaps this one: nothing to report
     const auto address = reinterpret_cast<uintptr_t>(about.si_addr);
     line text;
     if (signal == SIGSEGV && stack_is_full(address, context))
@@ -90,7 +90,7 @@ void note_fault(int signal, const siginfo_t &about, const void *context) {
     if (const char *changed = mapped_file_changed())
         text << "; meanwhile " << changed << " changed";
     note_on_board(text.text());
-    // A page that is there no longer is nobody's fault here.
+    // The file's page has disappeared, which is no policy's fault.
     const char *file = signal == SIGBUS ? mapped_file_at(about.si_addr) : nullptr;
     if (file) std::strncpy(board->file, file, sizeof(board->file) - 1);
 }
@@ -101,9 +101,9 @@ void last_words(int signal, siginfo_t *about, void *context) {
     const struct sigaction &old = before[signal];
     sigaction(signal, &old, nullptr);
     if ((old.sa_flags & SA_SIGINFO) && old.sa_sigaction)
-        old.sa_sigaction(signal, about, context);  // a sanitizer's report
+        old.sa_sigaction(signal, about, context);  // the sanitizer's report
     else if (about->si_code <= 0)
-        raise(signal);  // else the instruction is tried again, and ends the process
+        raise(signal);  // otherwise the instruction runs again and ends the process
 }
 
 [[noreturn]] void last_exception() {
@@ -127,7 +127,7 @@ void last_words(int signal, siginfo_t *about, void *context) {
 
 void install_last_words() {
     static bool installed = false;
-    if (std::exchange(installed, true)) return;  // before the fork: the child has them as well
+    if (std::exchange(installed, true)) return;  // before the fork, so the child has them as well
     constexpr size_t stack_bytes = 64 * 1024;
     void *stack =
         mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

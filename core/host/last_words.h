@@ -1,12 +1,11 @@
-// last_words.h - what a process that dies can still say: it writes on the board, then dies as it
-// would have.
+// last_words.h - what a dying process can still report: it writes on the board, then dies as usual.
 #pragma once
 
 namespace moorage::core {
 
-// Installs the handlers of what the processor raises (SIGSEGV, ...) and of std::terminate, on a
-// stack of their own. The only handlers of SIGSEGV and SIGBUS in the program; what a sanitizer
-// installed before is called after them.
+// Installs handlers, on their own stack, for processor faults (SIGSEGV, ...) and for
+// std::terminate. No other code of the program handles SIGSEGV and SIGBUS. A sanitizer's earlier
+// handlers are called after these.
 void install_last_words();
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// lent_memory.cpp - one sparse range of memory mapped twice, handed out in powers of two.
+// lent_memory.cpp - one sparse range of memory mapped twice, allocated in powers of two.
 #include "core/host/lent_memory.h"
 
 #include <pthread.h>
@@ -16,7 +16,8 @@ lent_range lent_mapping;
 
 namespace {
 
-// Addresses, not memory: what is not touched costs nothing. Less where a limit is set (ulimit -v).
+// This reserves addresses, not memory: untouched pages cost nothing. The sizes are smaller under a
+// limit (ulimit -v).
 constexpr uintptr_t sizes[] = {uintptr_t{4} << 30, uintptr_t{512} << 20, uintptr_t{64} << 20};
 constexpr size_t least_bytes = 64;  // a cache line
 constexpr int classes = 64;
@@ -24,12 +25,12 @@ constexpr int classes = 64;
 struct free_block {
     free_block *next;
 };
-// The list of what is free lies in ordinary memory's place: the host's side is ordinary.
+// The free list is stored in the blocks themselves, in the host's writable mapping.
 free_block *free_blocks[classes];
 uintptr_t used_bytes = 0;
 std::mutex mutex;
 
-// Both sides of fresh memory, at these places or, where they are null, at new ones.
+// Maps fresh memory twice, at the given addresses, or at new ones if they are null.
 bool map(uintptr_t bytes, void *&own, void *&shown) {
     const int file = memfd_create("moorage-lent", MFD_CLOEXEC);
     if (file < 0) return false;
@@ -50,7 +51,7 @@ bool map(uintptr_t bytes, void *&own, void *&shown) {
     return false;
 }
 
-// Parent and child would write into each other's memory: the child copies what there is.
+// Otherwise parent and child would write into each other's memory. The child copies the content.
 void separate() {
     new (&mutex) std::mutex;
     if (lent_mapping.bytes == 0 || used_bytes == 0) return;

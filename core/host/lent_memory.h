@@ -1,11 +1,11 @@
-// lent_memory.h - memory that this process writes and policies may only read: it is mapped twice,
-// and they are given the read-only side.
+// lent_memory.h - memory that this process writes and policies may only read. It is mapped twice,
+// and policies get the read-only mapping.
 //
 //   lent_vector<uint8_t> states(pages);    // a std::vector
 //   states[17] = 1;                        // the host's side
 //   view->host_state = lent(states);       // the policies' side: writing there is SIGSEGV
 //
-// A fork gives the child memory of its own, with the same content at the same place.
+// After a fork, the child has its own copy at the same addresses.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ namespace moorage::core {
 struct lent_range {
     uintptr_t begin = 0, bytes = 0, to_lent = 0;
 };
-// Where the host's side lies and how far off the other one is; nothing before the first use, or
-// where no such memory is to be had.
+// The address of the host's mapping and the offset of the other one. Zero before the first use, or
+// if no such memory is available.
 extern lent_range lent_mapping;
 
-// Any memory where there is none of that kind: then it is lent as it is.
+// Falls back to ordinary memory, which is lent as it is.
 void *lent_allocate(size_t bytes);
 void lent_free(void *at, size_t bytes);
 
@@ -41,7 +41,7 @@ struct lent_allocator {
 template <class T>
 using lent_vector = std::vector<T, lent_allocator<T>>;
 
-// The policies' side of what the host has at `own`; null stays null.
+// The policies' address of the host's `own`; null stays null.
 template <class T>
 const T *lent(const T *own) {
     const auto address = reinterpret_cast<uintptr_t>(own);
@@ -54,7 +54,7 @@ const T *lent(const lent_vector<T> &own) {
     return lent(own.data());
 }
 
-// One record.
+// A single record.
 template <class T>
 class lent_record {
 public:

@@ -1,4 +1,4 @@
-// library.cpp - loads policy libraries through Boost.DLL, the only file that includes it.
+// library.cpp - loads policy libraries through Boost.DLL. The only file that includes it.
 #include "core/host/library.h"
 
 #include <boost/dll/shared_library.hpp>
@@ -29,28 +29,28 @@ namespace {
 
 constexpr uint32_t descriptors_max = 256;
 
-// What stays loaded. Never destroyed: a policy's code must outlive every object that could still
-// call into it, static ones included. The handles keep the libraries mapped.
+// The libraries that stay loaded. Never destroyed: a policy's code must outlive every object that
+// could still call it, including static ones. The handles keep the libraries mapped.
 struct loaded {
     boost::dll::shared_library handle;
     library content;
-    std::vector<std::string> shared;  // variables that are one for all libraries which have them
+    std::vector<std::string> shared;  // variables that the process shares between libraries
 };
 struct owner {
     std::recursive_mutex mutex;
     std::vector<std::unique_ptr<loaded>> libraries, refused;
-    std::vector<library *> initialised;  // in order; deinit goes backwards
+    std::vector<library *> initialised;  // in order; deinit runs in reverse
 };
 owner &process() {
     static owner &everything = *new owner;
     return everything;
 }
 
-// Runs at exit once per initialised library, newest first. Registered after the library was loaded,
-// so it precedes the destruction of that library's statics.
+// Runs at exit once per initialised library, newest first. It is registered after the library was
+// loaded, so it runs before the destruction of that library's statics.
 void deinitialise_last() {
     auto &list = process().initialised;
-    if (list.empty()) return;  // end_libraries() was before it
+    if (list.empty()) return;  // end_libraries() has already done it
     library *last = list.back();
     list.pop_back();
     const policy_call at_work(owner_being_opened(last->path.string()), entry_point::deinit);
@@ -78,7 +78,7 @@ void keep_init_error(const moorage_host *, const char *text) {
     init_error = text ? text : "";
     note_on_board(init_error);
 }
-// The host that init sees: it can log and set an error; the other services belong to instances.
+// The host that init sees. It can log and set an error. The other services belong to instances.
 constexpr moorage_host init_host{sizeof(moorage_host), 0,       MOORAGE_ABI_MAJOR,
                                  MOORAGE_ABI_MINOR,    nullptr, init_service,
                                  keep_init_error};
@@ -87,7 +87,7 @@ bool has(const std::vector<std::string_view> &names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The remedy for a library of another version, older or newer.
+// The remedy for a library of an older or newer version.
 std::string rebuild_or_upgrade(bool older) {
     return format("rebuild it with the headers of sdk {}.x{}", MOORAGE_ABI_MAJOR,
                   older ? "" : " or use a newer moorage");
@@ -105,7 +105,7 @@ std::string missing_symbol(const elf_symbols &symbols) {
            "; export it with MOORAGE_POLICIES or with default visibility";
 }
 
-// The sanitizer that the library needs and this program lacks, or null: loading its runtime late
+// The sanitizer that the library needs and this program lacks, or null. Loading its runtime late
 // ends the process.
 const char *missing_sanitizer(const elf_symbols &symbols) {
     static constexpr std::pair<const char *, const char *> sanitizers[] = {
@@ -118,7 +118,7 @@ const char *missing_sanitizer(const elf_symbols &symbols) {
     return nullptr;
 }
 
-// "" when nothing in the file speaks against running its code.
+// "" if nothing in the file forbids running its code.
 std::string not_to_be_opened(const elf_symbols &symbols) {
     if (!has(symbols.functions, MOORAGE_MODULE_SYMBOL)) return missing_symbol(symbols);
     if (const char *sanitizer = missing_sanitizer(symbols))
@@ -137,7 +137,7 @@ std::string demangled(const std::string &name) {
     return shown;
 }
 
-// Variables of the C++ library are meant to be shared.
+// Sharing variables of the C++ library is intended.
 bool is_of_standard_library(std::string_view name) {
     for (const std::string_view start :
          {"_ZNSt", "_ZNKSt", "_ZZNSt", "_ZZNKSt", "_ZGVNSt", "_ZGVZNSt", "_ZGVZNKSt", "_ZTISt",
@@ -154,8 +154,8 @@ std::vector<std::string> own_shared(const elf_symbols &symbols) {
     return names;
 }
 
-// The loader makes one variable of those that two libraries export under one name, and so a table
-// of the first would stand for that of the second. "": there is none.
+// If two libraries export a variable under one name, the loader makes one variable for both. Then a
+// table of the first library would replace that of the second. "": there is no such variable.
 std::string shared_with_others(const std::vector<std::string> &shared) {
     for (const auto *list : {&process().libraries, &process().refused})
         for (const auto &other : *list) {
@@ -230,7 +230,7 @@ status read_module(const moorage_module *given, library &out) {
     return success();
 }
 
-// The loader's own sentence, which the library wraps in its own.
+// The loader's own sentence, without the text that Boost.DLL puts around it.
 std::string_view loader_text(std::string_view what) {
     constexpr std::string_view mark = "dlerror system message: ";
     const size_t begin = what.find(mark);
@@ -239,8 +239,7 @@ std::string_view loader_text(std::string_view what) {
     return what.substr(0, what.rfind("): "));
 }
 
-// Opens the file and reads its record. What its symbols say against it, and the loader's reason,
-// come back as errors.
+// Opens the file and reads its record. Errors give what its symbols forbid, or the loader's reason.
 status open_module(loaded &fresh) {
     library &content = fresh.content;
     const auto symbols = read_elf_symbols(content.path);
@@ -257,8 +256,8 @@ status open_module(loaded &fresh) {
             fresh.handle.load(boost::dll::fs::path(content.path.string()),
                               boost::dll::load_mode::rtld_now);
         }
-        // The symbol may be chosen by a function of the library (IFUNC); the record may lie
-        // nowhere.
+        // A function of the library may select the symbol (IFUNC), and the record's address may be
+        // invalid.
         const policy_call at_work(0, entry_point::module);
         const auto door = fresh.handle.get<const moorage_module *()>(MOORAGE_MODULE_SYMBOL);
         note_library(content.path.string(), reinterpret_cast<const void *>(door));
@@ -296,11 +295,11 @@ result<library *> load_library(const std::filesystem::path &file) {
                          "(a library built with -ffast-math does it: leave that out)",
                          what)};
     if (!sound) {
-        // Code of it has run: it stays mapped, so that nothing it left behind can dangle.
+        // Its code has run, so it stays mapped and nothing that it left can dangle.
         if (opened) process().refused.push_back(std::move(fresh));
         return sound.failure();
     }
-    // Nobody asks for other libraries' memory, and address checks forbid to read all of it.
+    // The memory of other libraries is not needed, and address checks forbid reading all of it.
     if (content.keeps_to_itself)
         content.memory = library_memory(reinterpret_cast<const void *>(content.module.create));
     process().libraries.push_back(std::move(fresh));

@@ -1,8 +1,8 @@
-// library.h - one policy library: loaded once, its door checked, kept mapped until the process
+// library.h - one policy library: loaded once, its entry point checked, mapped until the process
 // ends.
 //
-// The records that the library hands out may be smaller (older) or larger (newer) than this host's;
-// each is copied into a zeroed struct of this host's size, so that nothing else looks at sizes.
+// Records of the library may be smaller (older) or larger (newer) than this host's. Each is copied
+// into a zeroed struct of this host's size, so no other code checks sizes.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace moorage::core {
 
-// A policy library whose door was found sound. Lives until the process ends.
+// A policy library with a valid entry point. Lives until the process ends.
 struct library {
     std::filesystem::path path;                      // canonical
     moorage_module module{};                         // completed
@@ -27,42 +27,43 @@ struct library {
     std::vector<std::vector<moorage_param>> params;  // completed, parallel to descriptors
     bool initialised = false;
     bool keeps_to_itself = false;  // library_ways.h
-    library_memory memory;         // as it was once the library was opened and its door read
+    library_memory memory;         // its state after it was opened and its entry point was read
     uint64_t instances = 0;        // alive; changed under load_lock
-    bool used = false;             // some were made in this process
+    bool used = false;             // this process has created instances of it
 };
 
-// Loads and checks `file`, or returns what was loaded before from the same file. The error is the
-// reason of the refusal without the file's name: what was expected, what was found, the remedy.
+// Loads and checks `file`, or returns the library that was loaded from this file before. The error
+// gives the reason without the file's name: what was expected, what was found, the remedy.
 result<library *> load_library(const std::filesystem::path &file);
 
-// What speaks against opening the file, by its bytes alone: none of its code runs. "": nothing.
+// The reason not to open the file, from its bytes alone: none of its code runs. "": no reason.
 std::string why_not_open(const std::filesystem::path &file);
 
-// Whether this process can do the next piece of work as one that was never asked would: no library
-// that was used remembers anything, as far as can be told.
+// Can this process do the next work as a fresh one would? True if no library that was used has kept
+// any state, as far as can be told.
 bool libraries_are_as_opened();
 
-// Calls deinit of every library whose init was called. At exit it comes by itself.
+// Calls deinit of every library whose init was called. This also happens at exit.
 void end_libraries();
 
-// The loaded library that `module` is the completed record of.
+// The loaded library whose completed record is `module`.
 library *library_of(const moorage_module *module);
 
 // Calls the library's init, once in the life of the process. Its deinit follows at exit.
 status initialise(library &of);
 
-// Held around every [load] call into any library: those come from one thread at a time.
+// Held during every [load] call into any library, because these must come from one thread at a
+// time.
 std::unique_lock<std::recursive_mutex> load_lock();
 
-// The first sizes of the records, which every library of this major has at least. Frozen: the
-// current size of a record grows, these do not.
+// Sizes of the first version of the records. Every library of this major version has at least
+// these. They stay as they are while the records grow.
 inline constexpr uint32_t module_size_min = 72, descriptor_size_min = 72, param_size_min = 88,
                           plugin_size_min = 56;
-// Beyond this a size is taken for garbage.
+// A larger size is treated as garbage.
 inline constexpr uint32_t record_size_max = 4096;
 
-// Copies what source and host have in common; the rest is zero. Requires: both begin with a size.
+// Copies the part that source and host share; the rest is zero. Requires: both begin with a size.
 template <class Record>
 Record completed(const void *source) {
     uint32_t size = 0;

@@ -1,4 +1,4 @@
-// library_ways.cpp - lists of harmless names; the writable segments of a loaded library.
+// library_ways.cpp - lists of harmless names; finds the writable segments of a loaded library.
 #include "core/host/library_ways.h"
 
 #include <elf.h>
@@ -16,12 +16,12 @@ namespace moorage::core {
 
 namespace {
 
-// Libraries that a policy may need and keep to itself, by the beginning of their names.
+// Beginnings of the names of libraries that a policy may need and still keep to itself.
 constexpr std::string_view plain_libraries[] = {
     "libc.so.",   "libm.so.",      "libgcc_s.so.", "libstdc++.so.",
     "libc++.so.", "libc++abi.so.", "ld-linux",     "libmvec.so.",
 };
-// Sorted. Functions of the C library without an effect beyond their arguments and the heap.
+// Functions of the C library that affect only their arguments and the heap. Sorted.
 constexpr std::string_view plain_functions[] = {
     "__assert_fail",
     "__errno_location",
@@ -76,7 +76,7 @@ constexpr std::string_view plain_functions[] = {
     "strtoull",
     "vsnprintf",
 };
-// Sorted. Functions of mathematics; each has a twin for float, with f at its end.
+// Mathematical functions. Each also exists for float, with f at its end. Sorted.
 constexpr std::string_view mathematics[] = {
     "acos",  "acosh",     "asin",   "asinh",  "atan",   "atan2",   "atanh",     "cbrt",
     "ceil",  "copysign",  "cos",    "cosh",   "erf",    "erfc",    "exp",       "exp2",
@@ -86,8 +86,8 @@ constexpr std::string_view mathematics[] = {
     "pow",   "remainder", "rint",   "round",  "scalbn", "sin",     "sinh",      "sqrt",
     "tan",   "tanh",      "tgamma", "trunc",
 };
-// Of the C++ library and the compiler, by their beginnings: exceptions, strings, new and delete,
-// tables of types.
+// Beginnings of names from the C++ library and the compiler: exceptions, strings, new and delete,
+// type tables.
 constexpr std::string_view plain_beginnings[] = {
     "_Unwind_",
     "_ZTI",
@@ -133,7 +133,7 @@ constexpr std::string_view plain_beginnings[] = {
     "__mul",
     "__powi",
 };
-// These begin like harmless ones. Variables of a thread are not among a library's own memory.
+// These names begin like harmless ones. Thread-local variables are not in a library's own memory.
 constexpr std::string_view exceptions[] = {"__cxa_thread_atexit", "__cxa_thread_atexit_impl"};
 
 bool is_listed(std::span<const std::string_view> sorted, std::string_view name) {
@@ -156,10 +156,10 @@ static_assert(std::is_sorted(std::begin(mathematics), std::end(mathematics)));
 struct segment {
     uintptr_t begin, end;
 };
-// What is loaded around an address, and the segments of all that is loaded.
+// The library around an address, and the segments of all loaded libraries.
 struct loaded_segments {
     uintptr_t code;
-    std::vector<segment> writable;  // of the library that has the address
+    std::vector<segment> writable;  // of the library that contains `code`
     std::vector<segment> all;
     bool thread_variables = false;
 };
@@ -191,7 +191,7 @@ int add_segments(dl_phdr_info *about, size_t, void *data) {
     return 0;
 }
 
-// Whether a word is the address of memory that is no part of a library: of the heap, say.
+// Is the word the address of memory outside all libraries, for example on the heap?
 bool points_elsewhere(uintptr_t word, const loaded_segments &known) {
     constexpr uintptr_t lowest = 0x10000, highest = uintptr_t{1} << 47;
     if (word < lowest || word >= highest) return false;
@@ -219,7 +219,7 @@ library_memory::library_memory(const void *code) {
         const auto *begin = reinterpret_cast<const unsigned char *>(bounds.begin);
         ranges_.push_back({begin, {begin, begin + (bounds.end - bounds.begin)}});
         const auto &bytes = ranges_.back().bytes;
-        // Of the copy, at the words' places in the original.
+        // An offset into the copy that is word-aligned in the original.
         const size_t first = -bounds.begin % sizeof(uintptr_t);
         for (size_t at = first; at + sizeof(uintptr_t) <= bytes.size(); at += sizeof(uintptr_t)) {
             uintptr_t word;

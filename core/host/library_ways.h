@@ -1,10 +1,10 @@
-// library_ways.h - what a policy library can do to its process, read from what it takes from
-// others; and whether it remembers anything from one row to the next.
+// library_ways.h - what a policy library can do to its process, judged by the symbols that it
+// imports; and whether it keeps any state from one row to the next.
 //
-// A library that keeps to itself takes nothing but arithmetic, memory and texts from the C and C++
-// libraries. It cannot change signals, locale or directory, start threads or open files, but by
-// system calls of its own making. So these are looked at once a run and not after each call, and a
-// worker goes on with the next row unless the library's own memory changed (decision 0048).
+// A library that keeps to itself imports only arithmetic, memory and text functions of the C and
+// C++ libraries. It cannot change signals, locale or directory, start threads or open files, except
+// by its own system calls. So these are checked once per run and not after each call. A worker
+// continues with the next row unless the library's own memory has changed (decision 0048).
 #pragma once
 
 #include <cstddef>
@@ -21,10 +21,10 @@ bool keeps_to_itself(const elf_symbols &symbols);
 class library_memory {
 public:
     library_memory() = default;
-    // Of the library that has `code`, as it is now.
+    // The current memory of the library that contains `code`.
     explicit library_memory(const void *code);
 
-    // All that it remembers lies in static variables, none of which points to other memory.
+    // Is all its state in static variables, none of which points to other memory?
     bool is_comparable() const { return comparable_; }
     bool is_unchanged() const;
 

@@ -1,4 +1,4 @@
-// parameters.cpp - unknown keys, wrong types and values out of range, each with place and remedy.
+// parameters.cpp - reports unknown keys, wrong types and values out of range with place and remedy.
 #include "core/host/parameters.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ const char *name_of(const setting_value &value) {
     return names[value.index()];
 }
 
-// A text such as "4 MiB" for chunk_bytes, whose name says what plain numbers are: the number.
+// The number of a text such as "4 MiB" for chunk_bytes. The parameter's name gives the unit.
 result<setting_value> without_unit(const moorage_param &p, const setting_value &given) {
     const std::string *text = std::get_if<std::string>(&given);
     const quantity_unit unit = unit_of_name(p.plugin_key);
@@ -26,12 +26,12 @@ result<setting_value> without_unit(const moorage_param &p, const setting_value &
     if (!number) return error{format("= \"{}\": {}", *text, number.failure().text), true};
     if (p.type == MOORAGE_PARAM_REAL) return setting_value(*number);
     const double whole = std::round(*number);
-    // 2^63: what is above is out of every range.
+    // Values above 2^63 are out of every range.
     if (!(std::abs(whole) < 0x1p63)) return error{format("= \"{}\" is too large", *text), true};
     return setting_value(static_cast<int64_t>(whole));
 }
 
-// The value in the declared type, or what is wrong with it.
+// The value in the declared type, or an error that says what is wrong with it.
 result<setting_value> converted(const moorage_param &p, const setting_value &written) {
     const auto number = without_unit(p, written);
     if (!number) return number;

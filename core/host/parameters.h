@@ -1,4 +1,5 @@
-// parameters.h - checks what a user set against what a policy declares, and makes its typed values.
+// parameters.h - checks a user's settings against a policy's declaration, and makes its typed
+// values.
 #pragma once
 
 #include <span>
@@ -12,16 +13,16 @@
 
 namespace moorage::core {
 
-// Parameters in declaration order: key and value, defaults where nothing was set.
+// Parameters in declaration order: key and value. Those that were not set have their default.
 using parameter_values = std::vector<std::pair<std::string, setting_value>>;
 
-// An integer is accepted for a real; nothing else is converted. Of two settings of one key the
-// later one holds. `owner` begins every message: "cache plugin lfu".
+// An integer is accepted for a real; nothing else is converted. If a key is set twice, the later
+// value wins. `owner` begins every message: "cache plugin lfu".
 result<parameter_values> check_parameters(const std::string &owner,
                                           std::span<const moorage_param> declared,
                                           const settings &given);
 
-// The values as they cross the border. Texts are borrowed from `values`.
+// The values in the types of the interface. Texts are borrowed from `values`.
 std::vector<moorage_value> typed_values(std::span<const moorage_param> declared,
                                         const parameter_values &values);
 

@@ -1,4 +1,4 @@
-// policy_caller.cpp - what becomes of a call that left the process otherwise than it found it.
+// policy_caller.cpp - handles a call that changed the process.
 #include "core/host/policy_caller.h"
 
 #include "core/base/text.h"

@@ -1,5 +1,5 @@
-// policy_caller.h - the one place through which policies are called: notes the call on the board,
-// stops exceptions, and looks whether the process is as it was.
+// policy_caller.h - the only place that calls policies. It notes the call on the board, stops
+// exceptions, and checks that the process is unchanged.
 #pragma once
 
 #include <array>
@@ -24,12 +24,12 @@ struct entry_times {
         uint64_t calls = 0, ns = 0;
     };
     std::array<sum, entry_points> of{};
-    uint64_t calls = 0, ns = 0;  // of all
+    uint64_t calls = 0, ns = 0;  // totals
 };
 
 struct service_host;
 
-// Marks the calling thread as inside a [load] or [control] call to the instance of this host.
+// While it lives, the calling thread is inside a [load] or [control] call to this host's instance.
 class in_control {
 public:
     explicit in_control(const service_host &of);
@@ -47,12 +47,12 @@ public:
     moorage_plugin *plugin = nullptr;
     std::string name;
     uint32_t owner = 0;
-    bool keeps_to_itself = false;  // of its library (library_ways.h)
+    bool keeps_to_itself = false;  // its library does (library_ways.h)
     entry_times *times = nullptr;  // borrowed; null: calls are not timed
-    fault_log *faults = nullptr;   // null: what a call changed is kept in `disturbance`
+    fault_log *faults = nullptr;   // null: changes made by a call go to `disturbance`
     std::string disturbance;
 
-    // `function` is of a table of the policy and takes the plugin first.
+    // `function` is from a table of the policy and takes the plugin as its first argument.
     template <class Answer, class... Parameters, class... Arguments>
     Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
                 Arguments... arguments) {
@@ -63,7 +63,7 @@ public:
         }
         return raw<false>(which, function, plugin, arguments...);
     }
-    // Everything is looked at that the policy's library may change.
+    // Checks everything that the policy's library may change.
     template <class Answer, class... Parameters, class... Arguments>
     Answer control(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
         const in_control mark(*host);
@@ -73,7 +73,8 @@ public:
         remember_surroundings();
         return raw<true>(which, function, arguments...);
     }
-    // What a call handed out is read as part of it: it may lie nowhere.
+    // Reads data that a call handed out. This counts as part of the call, because the pointer may
+    // be invalid.
     template <class Read>
     auto read(entry_point which, Read &&what) const {
         const policy_call at_work(owner, which);
@@ -81,7 +82,7 @@ public:
     }
 
 private:
-    // Calls of the tables that are [control]; placement's come through instance::control().
+    // The [control] calls of the tables. Placement's come through instance::control().
     static constexpr bool outside_of_steps(entry_point which) {
         return which == entry_point::budget_plan || which == entry_point::budget_interval ||
                which == entry_point::horizon || which == entry_point::prediction ||
@@ -124,7 +125,7 @@ private:
         entry_point which_;
         std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
     };
-    // An exception ends here, in std::terminate, with the call still on the board.
+    // An exception ends here in std::terminate, while the call is still on the board.
     template <class Answer, class... Parameters, class... Arguments>
     static Answer without_throwing(Answer (*function)(Parameters...),
                                    Arguments... arguments) noexcept {

@@ -1,4 +1,4 @@
-// program_part.cpp - opens a part's library and compares the build.
+// program_part.cpp - opens a part's library and compares the builds.
 #include "core/host/program_part.h"
 
 #include <dlfcn.h>

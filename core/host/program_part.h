@@ -1,14 +1,14 @@
-// program_part.h - parts of the program that lie in libraries of their own, beside the bundled
-// policies, and are opened when a configuration asks for them: plugins/<folder>/<name>.so.
+// program_part.h - parts of the program that are separate libraries, beside the bundled policies.
+// They are opened when a configuration needs them: plugins/<folder>/<name>.so.
 //
 //   // in the library, once
 //   MOORAGE_PROGRAM_PART(etcd_client_maker{make_gateway})
 //   // in the program
 //   auto maker = find_program_part<etcd_client_maker>("registry/etcd.so");
 //
-// Such a library shares C++ classes with the program, so it has to be of the same build: compiler,
-// standard library and version are compared before anything of it is used. It is no policy: the
-// search for policies passes its folder by. It stays mapped until the process ends.
+// Such a library shares C++ classes with the program, so it must be of the same build. Compiler,
+// standard library and version are compared before it is used. It is no policy: the search for
+// policies skips its folder. It stays mapped until the process ends.
 #pragma once
 
 #include <string>
@@ -18,16 +18,16 @@
 
 namespace moorage::core {
 
-// Within the folder of the bundled policies.
+// Below the folder of the bundled policies.
 inline constexpr std::string_view program_part_folder = "registry";
 
-// What both sides have to agree on.
+// Must be equal on both sides.
 inline constexpr std::string_view program_build_id = MOORAGE_BUILD_VERSION ", " __VERSION__;
 
-// What a library exports as `moorage_program_part`.
+// The record that a library exports as `moorage_program_part`.
 struct program_part {
     const char *build_id;
-    void (*entry)();  // a pointer to a function of the type that both sides name
+    void (*entry)();  // points to a function of the type that both sides name
 };
 
 // The entry point of plugins/<file>. Errors name the file and the remedy.

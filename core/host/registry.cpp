@@ -18,7 +18,7 @@ namespace moorage::core {
 
 namespace {
 
-// Room is reserved for all, so that pointers to policies survive a further scan.
+// Reserved, so that pointers to policies survive further scans.
 constexpr size_t policies_max = 1024;
 
 std::string list_kinds(const policy &of) {
@@ -28,17 +28,18 @@ std::string list_kinds(const policy &of) {
     return text;
 }
 
-// Whether the file is a policy library of any version, or one that cannot be looked into.
+// Is the file a policy library of any version, or one that cannot be read?
 bool may_be_policies(const std::filesystem::path &file) {
     const auto symbols = read_elf_symbols(file);
     return !symbols || std::any_of(symbols->exported.begin(), symbols->exported.end(),
                                    [](auto name) { return name.starts_with("moorage_module_v"); });
 }
 
-// Whether the bytes of a file hold the text as C strings end: a library without its name in it has
-// no policy of that name, unless it makes the name up when it is asked.
+// Does the file contain the text as the end of a C string? A library that does not contain a name
+// has no policy of that name, unless it composes the name at run time.
 bool holds_text(const std::filesystem::path &file, std::string_view text) {
-    static std::map<std::pair<std::filesystem::path, std::string>, bool> known;  // load_lock
+    static std::map<std::pair<std::filesystem::path, std::string>, bool> known;  // guarded by
+                                                                                 // load_lock
     const auto [at, is_new] = known.try_emplace({file, std::string(text)}, false);
     if (!is_new) return at->second;
     std::ifstream in(file, std::ios::binary);
@@ -46,7 +47,7 @@ bool holds_text(const std::filesystem::path &file, std::string_view text) {
     return at->second = bytes.find(std::string(text) + '\0') != std::string::npos;
 }
 
-// A bundled library is named like its policy: "score.so" has score and score_chosen.
+// A bundled library is named like its policies: "score.so" has score and score_chosen.
 bool is_named_after(const std::filesystem::path &file, std::string_view policy) {
     const std::string stem = file.stem().string();
     return policy.starts_with(stem) && (policy.size() == stem.size() || policy[stem.size()] == '_');
@@ -61,7 +62,7 @@ std::string paths_of(const std::vector<const policy *> &all) {
 
 }  // namespace
 
-// A library that was found and is opened once somebody asks for what it may have.
+// A library that was found and is opened only when somebody needs a policy that it may have.
 struct waiting_library {
     std::filesystem::path file;
     bool bundled = false;
@@ -72,7 +73,8 @@ struct registry::content {
     std::vector<refusal> refusals;
     std::vector<waiting_library> waiting;       // in the order of the scan
     std::set<std::filesystem::path> scanned;    // canonical
-    std::vector<std::filesystem::path> places;  // folders that were scanned or hold what was
+    std::vector<std::filesystem::path> places;  // folders that were scanned, or that contain
+                                                // scanned files
 
     void refuse(const std::filesystem::path &file, std::string reason) {
         log_warning(format("{}: refused: {}", file.string(), reason));
@@ -92,7 +94,7 @@ struct registry::content {
     }
     void add(const std::filesystem::path &file);
     status add_folder(const std::filesystem::path &folder);
-    // Whether a file that was found is the one that `library` names.
+    // Is a known file the one that `library` names?
     bool is_file(const std::filesystem::path &known, const std::filesystem::path &library) const;
     result<const policy *> find(std::string_view name, std::string_view kind,
                                 const std::filesystem::path &library) const;
@@ -123,7 +125,7 @@ void registry::content::open_users(std::string_view name) {
         [&](const waiting_library &one) { return !one.bundled && holds_text(one.file, name); });
 }
 
-// First where policies of the kind lie, then wherever a library has the name.
+// Searches first among policies of the kind, then in all libraries that have the name.
 void registry::content::open_bundled(std::string_view name, std::string_view kind) {
     for (const bool anywhere : {false, true}) {
         if (has(name, kind)) return;
@@ -161,7 +163,7 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
     std::sort(files.begin(), files.end());
     const fs::path base = fs::canonical(folder, failed);
     for (const fs::path &file : files) {
-        // Bundled files are the program's own: their names alone say what they are.
+        // The names of bundled files are reliable, so their content is not checked.
         if (!scanned
                  .insert(nested ? base / file.lexically_relative(folder)
                                 : fs::canonical(file, failed))
@@ -309,7 +311,7 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
     }
     auto found = content_->find(name, kind, library);
     if (found) return found;
-    content_->open_all();  // a name that is made up, or what the error can offer
+    content_->open_all();  // finds composed names, and gives the error its suggestions
     return content_->find(name, kind, library);
 }
 

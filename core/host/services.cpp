@@ -1,4 +1,4 @@
-// services.cpp - the service tables; each function finds its instance through host_data.
+// services.cpp - the tables of services. Each function finds its instance through host_data.
 #include "core/host/services.h"
 
 #include <array>

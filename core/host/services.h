@@ -1,4 +1,5 @@
-// services.h - what an instance's host pointer leads to: log, clock, random, views, thread-check.
+// services.h - the services behind an instance's host pointer: log, clock, random, views,
+// thread-check.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +12,17 @@
 
 namespace moorage::core {
 
-// The stream of one policy under one run seed: equal on every machine.
+// The random stream of one policy for one run's seed. Equal on every machine.
 random_stream policy_stream(uint64_t seed, std::string_view policy);
 
-// One instance's host: the C struct first, then what its services read. Does not move.
+// The host of one instance: the C struct first, then the data of its services. Does not move.
 struct service_host {
     moorage_host table{};
     environment where;
     std::string label;       // "cache plugin lru"
-    std::string last_error;  // of set_error
+    std::string last_error;  // from set_error
     random_stream random{0, 0};
-    bool mapped = false;  // views may be asked for: activate has begun
+    bool mapped = false;  // views are available: activate has begun
 
     service_host(const environment &where, std::string label);
     service_host(const service_host &) = delete;

@@ -1,4 +1,4 @@
-// strays.cpp - reads /proc for children, ends them, and those that become children by it.
+// strays.cpp - reads /proc for children and ends them, including those that then become children.
 #include "core/host/strays.h"
 
 #include <sys/prctl.h>

@@ -1,4 +1,4 @@
-// strays.h - processes that policies start: they come to whoever supervises, and end with the work.
+// strays.h - processes that policies start. The supervisor adopts them and ends them with the work.
 #pragma once
 
 #include <sys/types.h>
@@ -7,13 +7,13 @@
 
 namespace moorage::core {
 
-// Children of children that die become this process's own.
+// Makes orphans among this process's descendants its own children.
 void adopt_strays();
 
-// The children of this process's first thread, as far as the kernel tells.
+// The children of this process's first thread, if the kernel tells.
 std::vector<pid_t> children_of_process();
 
-// Ends all children, and theirs, but these; whether there were any.
+// Ends all children except `kept`, and their descendants. True: there were any.
 bool end_strays(const std::vector<pid_t> &kept);
 
 }  // namespace moorage::core

@@ -1,5 +1,5 @@
-// supervise.cpp - hands works to children, watches their boards, ends calls and steps that stand
-// too long, and reads what the dead left.
+// supervise.cpp - gives works to children, watches their boards, ends calls and steps that take too
+// long, and reads how children died.
 #include "core/host/supervise.h"
 
 #include <poll.h>
@@ -31,13 +31,14 @@ using ms = std::chrono::milliseconds;
 
 constexpr int passed_signals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr ms tick = 50ms;
-constexpr ms patience = 300ms;              // between asking a child to end and ending it
-constexpr ms stop_max = 200ms;              // that a child may be stopped
-constexpr ms insistence = 1s;               // who asks again after it wants the end at once
-constexpr uint32_t plan_limit_factor = 30;  // plans of placements are searched for, outside of runs
-constexpr uint64_t plan_idle_share = 100;   // it computes where it has 1 % of a processor
-// So many calls of policies in one layer step, or outside of steps, for as long as one call may
-// take: it does not end. A step of 60 experts of 17 MB in pieces of 16 KiB has 65,000.
+constexpr ms patience = 300ms;              // from asking a child to end until ending it
+constexpr ms stop_max = 200ms;              // how long a child may be stopped
+constexpr ms insistence = 1s;               // a second request after this time ends at once
+constexpr uint32_t plan_limit_factor = 30;  // searching for a placement plan takes longer; not in
+                                            // runs
+constexpr uint64_t plan_idle_share = 100;   // a plan computes if it gets 1 % of a processor
+// A layer step is endless if it makes this many policy calls within the time limit of one call. A
+// step of 60 experts of 17 MB in pieces of 16 KiB has 65,000.
 constexpr uint64_t step_calls_max = 200'000;
 
 volatile std::sig_atomic_t asked_to_end = 0;
@@ -47,7 +48,7 @@ bool is_passed(int signal) {
     return std::ranges::find(passed_signals, signal) != std::end(passed_signals);
 }
 
-// While it lives, the signals that ask this process to end are kept, and seen by wait() only.
+// While it lives, the signals that ask this process to end are blocked, and only wait() sees them.
 class kept_signals {
 public:
     kept_signals() {
@@ -75,7 +76,7 @@ public:
         ppoll(events.data(), events.size(), &limit, &mask_);
     }
 
-    bool stay_blocked = false;  // what comes next in this process is not to be interrupted
+    bool stay_blocked = false;  // the next code of this process must not be interrupted
 
 private:
     void restore_actions() const {
@@ -86,7 +87,7 @@ private:
     struct sigaction before_[std::size(passed_signals)];
 };
 
-// Of all threads of a process; 0 where it cannot be had.
+// The sum over all threads of a process; 0: not available.
 uint64_t processor_time_ns(pid_t process) {
     clockid_t clock;
     timespec time;
@@ -94,8 +95,8 @@ uint64_t processor_time_ns(pid_t process) {
     return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// A search for a plan may take so much processor time: beside other programs it takes longer, and
-// plans the same. One that hardly computes for as long hangs.
+// Has a search for a plan used up its processor time? Processor time is used so that other programs
+// do not change the plan. A search that hardly computes for as long hangs.
 bool overran_plan(child_process::lane &lane, pid_t process, ms passed, bool begins, ms limit) {
     const uint64_t before_ns = lane.processor_ns;
     lane.processor_ns = processor_time_ns(process);
@@ -111,7 +112,7 @@ bool overran_plan(child_process::lane &lane, pid_t process, ms passed, bool begi
     return taken >= limit || lane.plan_idle >= limit;
 }
 
-// A call that stands: the same call as before, longer than allowed.
+// Has the call lasted longer than allowed since it was first seen?
 uint32_t overrun_call(child_process &child, uint32_t place, ms passed) {
     const call_board &page = *child.page;
     const call_board::lane &at = page.lanes[place];
@@ -138,8 +139,8 @@ uint32_t overrun_call(child_process &child, ms passed) {
     return 0;
 }
 
-// A layer step that stands although calls come back: the policy that is called most often, as far
-// as these looks show, keeps it from its end.
+// Has a layer step lasted too long although its calls return? The policy that is most often seen at
+// work keeps it from ending.
 uint32_t overrun_step(child_process &child, ms passed) {
     const call_board &page = *child.page;
     const uint64_t step = (page.token + 1) << 24 ^ uint64_t { page.layer } << 1 ^ page.in_step;
@@ -156,19 +157,28 @@ uint32_t overrun_step(child_process &child, ms passed) {
     const uint32_t limit = page.call_limit_ms;
     const bool is_endless =
         page.in_step != 0 && page.lanes[0].calls - child.step_calls >= step_calls_max;
-    // Calls that are short are seldom seen by a look; one comes soon.
+    // A look seldom sees short calls, but the next one comes soon.
     constexpr int looks_max = 1'000'000;
     for (int look = 0; is_endless && child.busiest_owner == 0 && look < looks_max; ++look)
         if (const uint64_t seen = page.lanes[0].current; static_cast<uint32_t>(seen) != 0)
             child.busiest_owner = seen;
-    // Without a name it is said all the same, later.
+    // Even if no policy was seen, the step ends, but later.
     const uint32_t factor = child.busiest_owner != 0 ? 1 : 10;
     return limit != 0 && is_endless && child.step_stood >= ms{limit} * factor ? limit : 0;
 }
 
-// `passed`: since the last look; a stopped machine or program does not count against a call.
+// `passed`: time since the last look. Time in which the machine or the program was stopped does not
+// count.
 void watch(child_process &child, ms passed, const supervision &how) {
     child.lived += passed;
+    // A child that was asked to end but cannot take the signal, as in vfork(), is ended here.
+    if (child.end_wanted_for && how.end_within_ms != 0 &&
+        (*child.end_wanted_for += passed) >= ms{how.end_within_ms}) {
+        child.end_wanted_for.reset();
+        child.ending_for = patience;
+        send_signal(child, SIGKILL, how.quiet);
+        return;
+    }
     if (child.ending_for) {
         const ms before = *child.ending_for;
         *child.ending_for += passed;
@@ -176,7 +186,8 @@ void watch(child_process &child, ms passed, const supervision &how) {
             send_signal(child, SIGKILL, how.quiet);
         return;
     }
-    // Whoever stops a whole program continues it so, one process after the other.
+    // Somebody who stops the whole program also continues its processes one after the other. So a
+    // short stop is no fault.
     if (child.stop_signal != 0 && (child.stopped_for += passed) >= stop_max) {
         child.ending_for = ms{0};
         send_signal(child, SIGKILL, how.quiet);
@@ -195,7 +206,7 @@ void watch(child_process &child, ms passed, const supervision &how) {
     send_signal(child, SIGTERM, false);
 }
 
-// A terminal stops all of a program, this process among it; other stops are a policy's.
+// A terminal stops all processes of a program, including this one. A policy causes any other stop.
 void look_for_stop(child_process &child, int state) {
     child.stopped_for = ms{0};
     child.stop_signal = 0;
@@ -204,8 +215,8 @@ void look_for_stop(child_process &child, int state) {
     if (signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU) child.stop_signal = signal;
 }
 
-// The ending of a child that has ended; nothing where it lives.
-std::optional<ending> reap(child_process &child, const supervision &how) {
+// The ending of a child that has ended; nothing if it lives.
+std::optional<ending> reap(child_process &child, const supervision &how, bool is_asked) {
     int state = 0;
     for (;;) {
         if (waitpid(child.process, &state, WNOHANG | WUNTRACED | WCONTINUED) != child.process)
@@ -213,14 +224,19 @@ std::optional<ending> reap(child_process &child, const supervision &how) {
         if (WIFEXITED(state) || WIFSIGNALED(state)) break;
         look_for_stop(child, state);
     }
-    if (how.quiet) kill(-child.process, SIGKILL);  // what a policy started
-    take_sent(child);
+    if (how.quiet) kill(-child.process, SIGKILL);  // ends processes that policies started
+    take_sent(child, how);
     ending found = read_ending(*child.page, state, child.output);
+    if (found.finished && !arrived_whole(child)) {
+        found.finished = false;
+        found.garbled = true;
+    }
     found.overran = child.limit_ms != 0 && !found.finished;
     found.endless = child.endless && found.overran;
     found.limit_ms = child.limit_ms;
     found.stopped = child.stop_signal != 0 && !found.finished;
     if (found.endless) blame(found, *child.page, child.busiest_owner);
+    note_suspects(found, *child.page, is_asked);
     found.bytes = std::move(child.sent);
     return found;
 }
@@ -231,7 +247,7 @@ ending not_started() {
     return none;
 }
 
-// Works in the order of their indices, children that do them, and a signal that ends both.
+// Runs works in the order of their indices with several children, and passes on a signal.
 class supervisor {
 public:
     supervisor(size_t count, size_t at_once, const indexed_work &work, const supervision &how,
@@ -300,12 +316,14 @@ private:
         signal_ = signal;
         for (const auto &child : children_) {
             send_signal(*child, insists ? SIGKILL : signal, insists && how_.quiet);
-            // A child of many is not waited for: what it does is lost anyhow.
+            if (!child->end_wanted_for) child->end_wanted_for = ms{0};
+            // A child that does many works is not waited for: its result is lost anyway.
             if (how_.may_go_on && !child->ending_for) child->ending_for = ms{0};
         }
     }
 
-    // A terminal signals a whole group; a child may have died of it before this process sees it.
+    // A terminal signals the whole group. A child may have died of the signal before this process
+    // sees it.
     void await_own_signal() {
         constexpr ms patience_of_groups{50};
         std::vector<pollfd> none;
@@ -313,9 +331,9 @@ private:
         if (asked_to_end != 0) pass_on(std::exchange(asked_to_end, 0));
     }
 
-    // Whether the child is over.
+    // Is the child finished?
     bool look(child_process &child, ms passed) {
-        if (take_sent(child)) {
+        if (take_sent(child, how_)) {
             ending done;
             done.finished = true;
             done.bytes = std::move(child.sent);
@@ -328,13 +346,16 @@ private:
             ended_(index, std::move(done));
         }
         watch(child, passed, how_);
-        auto end = reap(child, how_);
+        auto end = reap(child, how_, signal_ != 0);
         if (!end) return false;
         if (signal_ == 0 && !end->overran && is_passed(end->signal)) await_own_signal();
         const bool left_any = end_strays(kept_processes(child.process));
-        if (left_any && end->forked.empty()) end->forked = "a policy";
+        if (left_any && end->forked.empty()) {
+            end->forked = loaded_policies(*child.page);
+            if (end->forked.empty()) end->forked = "a policy";
+        }
         const bool is_asked = signal_ != 0 && end->signal != 0;
-        // A work that the signal ended is not one that failed, where there are many.
+        // Among many works, one that the signal ended has not failed.
         const bool is_lost = is_asked && how_.may_go_on;
         if (child.index && !is_lost) ended_(*child.index, std::move(*end));
         return true;
@@ -353,9 +374,9 @@ private:
     const std::function<void(size_t, ending)> &ended_;
     kept_signals signals_;
     std::vector<std::unique_ptr<child_process>> children_;
-    std::vector<pid_t> others_;  // children of this process that are none of these
+    std::vector<pid_t> others_;  // children of this process that are not supervised here
     size_t next_ = 0;
-    int signal_ = 0;  // that this process was asked to end with
+    int signal_ = 0;  // the signal that asked this process to end
     std::chrono::steady_clock::time_point seen_ = std::chrono::steady_clock::now(), asked_ = seen_;
 };
 

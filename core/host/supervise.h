@@ -1,4 +1,4 @@
-// supervise.h - does work in child processes and says how it ended (core/decisions/0019, 0048).
+// supervise.h - runs work in child processes and says how it ended (core/decisions/0019, 0048).
 //
 //   const ending how = supervise([&](const sender &) { return work(); }, {});
 //   if (how.died()) say(how.text());
@@ -14,60 +14,78 @@
 namespace moorage::core {
 
 struct ending {
-    int exit_code = 0;      // of the work, or of the process, where no signal ended it
+    int exit_code = 0;      // of the work, or of the process if no signal ended it
     int signal = 0;         // that ended it; 0: none
     bool finished = false;  // the work returned
-    bool overran = false;   // a call, or all of it, took longer than allowed, and was ended
-    bool endless = false;   // overran: many calls, none of them long, and no layer step ended
-    bool stopped = false;   // the process had been stopped (SIGSTOP), and was ended
+    bool overran = false;   // ended because a call, or all of the work, took too long
+    bool endless = false;   // overran with many short calls: a layer step did not end
+    bool stopped = false;   // ended because it had been stopped (SIGSTOP)
+    // The parent did not receive what the child sent: a policy closed, replaced or wrote to one of
+    // its descriptors.
+    bool garbled = false;
     uint32_t limit_ms = 0;  // the limit that was overrun
-    // Who was at work; no `call` ("victims"): no policy was. `policy` is empty while a library is
-    // being opened and for code of a library outside of calls; `kind` has all kinds of the policy
-    // where the call belongs to none of them.
+    // The policy at work. Without `call` ("victims"), no policy was. `policy` is empty while a
+    // library is being opened, and for code of a library outside calls. `kind` lists all kinds of
+    // the policy if the call belongs to none of them.
     std::string policy, library, kind, call;
-    std::string note;    // what is known besides: an address, an exception's text, the last output
-    std::string file;    // the mapped file whose change ended the work
-    std::string forked;  // who made a second process of this one: it was ended; "": nobody
-    bool in_step = false;  // layer and token mean something
+    std::string note;    // other details: an address, an exception's text, the last output
+    std::string file;    // the mapped file that changed and so ended the work
+    std::string forked;  // the policy that forked this process; the fork was ended; "": none
+    // If the culprit is unknown: the loaded policies that are not bundled, "policy mine
+    // (./mine.so)". "": none.
+    std::string suspects;
+    bool in_step = false;  // layer and token are valid
     uint32_t layer = 0;
     uint64_t token = 0;
-    std::string bytes;  // what the work sent with its `out`
+    std::string bytes;  // sent by the work through `out`
 
     bool died() const { return !finished; }
-    bool policy_died() const { return died() && !call.empty(); }
-    // One line, fit for a terminal:
+    bool policy_died() const { return died() && (!call.empty() || !suspects.empty()); }
+    // One line without control characters:
     // "cache policy mine (./mine.so): died of SIGSEGV in victims, layer 3, token 17: ..."
     std::string text() const;
-    std::string signal_name() const;  // "SIGSEGV"; "" where there is none
+    std::string signal_name() const;  // "SIGSEGV"; "": none
 };
 
-// What the work may send to its parent while it lasts.
+// Sends bytes from the running work to its parent.
 using sender = std::function<void(std::string_view)>;
-// Works are told apart by their index; they answer with an exit code.
+// A work is identified by its index and returns an exit code.
 using indexed_work = std::function<int(size_t index, const sender &out)>;
 
 struct supervision {
     double time_limit_s = 0;  // of the whole work; 0: none
-    bool quiet = false;       // its stdout and stderr go nowhere; the note keeps the last line
-    // Asked in a child whose work returned: it may do the next one. Null: a child for each work.
+    bool quiet = false;       // discards its stdout and stderr; the note keeps the last line
+    uint32_t end_within_ms =
+        0;  // of the first signal that asks it to end; then it is ended; 0: none
+    // Prints in this process what the child gives to print_by_parent(). Returns 0, or errno if the
+    // write failed. Null: the child prints itself.
+    std::function<int(std::string_view)> print = nullptr;
+    // Called in a child whose work returned: may it do the next work? Null: each work gets its own
+    // child.
     std::function<bool()> may_go_on = nullptr;
 };
 
-// Forks; the child runs `work`, ends the policy libraries and exits with what it returned, without
-// any handler or destructor of theirs. SIGINT, SIGTERM and SIGHUP are passed on to it, and end this
-// process, too, where the child died of them. What the child leaves behind is ended with it.
-// Requires: one thread.
+// Forks. The child runs `work`, ends the policy libraries and exits with the result of `work`;
+// handlers and destructors of policies do not run. SIGINT, SIGTERM and SIGHUP are passed on to the
+// child. If the child dies of one, this process ends with it, too. Processes that the child leaves
+// behind are ended. Requires: one thread.
 ending supervise(const std::function<int(const sender &out)> &work, const supervision &how);
 
-// The same for `count` works, at most `at_once` at a time; `ended` is called here with each, in the
-// order in which they end. A child that may go on takes the next work; one that dies loses its own
-// alone. The answer: the signal that this process was asked to end with, and 0 for none. After a
-// signal some works have not ended; where children may go on, the signals then stay blocked until
-// end_by() is called, so that what there is can be shown.
+// As above for `count` works, at most `at_once` at a time. `ended` is called in this process with
+// each, in the order in which they end. A child that may go on takes the next work. A child that
+// dies loses only its own work. Returns the signal that asked this process to end, or 0. After a
+// signal some works have not ended. If children may go on, the signals then stay blocked until
+// end_by() is called, so that the results so far can be shown.
 int supervise_all(size_t count, size_t at_once, const indexed_work &work, const supervision &how,
                   const std::function<void(size_t index, ending how)> &ended);
 
-// Ends this process as the signal would have, which supervise_all() answered.
+// Is this a child whose parent prints for it? Then no policy there can reach the output.
+// print_by_parent() returns errno of an earlier failed write, or 0.
+bool has_printing_parent();
+int print_by_parent(std::string_view text);
+int print_errno_of_parent();
+
+// Ends this process as the signal from supervise_all() would have.
 void end_by(int signal);
 
 }  // namespace moorage::core

@@ -23,11 +23,11 @@ struct state {
     sigset_t blocked;
     stack_t signal_stack;
 };
-// Of this thread: handlers, locale and directory belong to all, the rest does not.
+// Per thread. Signal handlers, locale and directory belong to the process, the rest does not.
 thread_local state kept;
-std::mutex umask_mutex;  // it cannot be read without being set
+std::mutex umask_mutex;  // reading the umask means setting it
 
-// Real-time signals and those that cannot be handled are left out.
+// Without real-time signals and those that cannot be handled.
 constexpr int signals = 32;
 bool checked(int signal) { return signal != SIGKILL && signal != SIGSTOP; }
 
@@ -50,7 +50,8 @@ void put_back_arithmetic() {
 #endif
 }
 
-// The C library adds a flag of its own (SA_RESTORER) to what it sets, not to what was inherited.
+// The C library adds its own flag (SA_RESTORER) to actions that it sets, but inherited ones lack
+// it.
 bool same_action(const struct sigaction &a, const struct sigaction &b) {
     constexpr int restorer = 0x04000000;
     return a.sa_handler == b.sa_handler && ((a.sa_flags ^ b.sa_flags) & ~restorer) == 0;

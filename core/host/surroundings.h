@@ -1,9 +1,9 @@
-// surroundings.h - what a policy must leave as it found it: how numbers are rounded, locale,
+// surroundings.h - the process state that a policy must not change: rounding of numbers, locale,
 // working directory, signals, umask.
 //
-// The floating-point environment is looked at after every call, which costs a nanosecond; the rest,
-// some twenty microseconds, after calls outside of steps, and in `[plugins] guard = "full"` after
-// every call.
+// The floating-point environment is checked after every call, which costs a nanosecond. The rest
+// costs some twenty microseconds. It is checked after calls outside steps, and after every call
+// with `[plugins] guard = "full"`.
 #pragma once
 
 #if defined(__x86_64__)
@@ -16,8 +16,8 @@
 namespace moorage::core {
 
 #if defined(__x86_64__)
-// As every process begins with: control bits of SSE (rounding, exceptions, subnormals) and x87,
-// without the flags of what has happened.
+// The initial state of every process: control bits of SSE (rounding, exceptions, subnormals) and
+// x87, without status flags.
 inline constexpr uint32_t usual_sse = 0x1f80;
 inline constexpr uint16_t usual_x87 = 0x037f;
 inline bool arithmetic_is_usual() {
@@ -27,12 +27,13 @@ inline bool arithmetic_is_usual() {
     __asm__ volatile("fnstcw %0" : "=m"(x87));
     return (sse & 0xffc0) == usual_sse && x87 == usual_x87;
 }
-// The same, by what comes out of it: reading the control bits of SSE takes some processors 7 ns (an
-// EPYC of family 26, 2026-11), which a tenth of an emulated step went to. Four sums show how SSE
-// rounds and that it neither flushes subnormal numbers to zero nor takes them for it. They and the
-// quotients raise every exception: one that is no longer masked is SIGFPE here, within the call.
-// No sum of normal numbers is subnormal: that takes other processors 70 ns (a Xeon of family 6,
-// 2026-11), where one of a subnormal number and zero takes them nothing.
+// Checks the same state by results of arithmetic. Reading the control bits of SSE takes some
+// processors 7 ns (an EPYC of family 26, 2026-11), which was a tenth of an emulated step. Four sums
+// show how SSE rounds, that it does not flush subnormal results to zero, and that it does not treat
+// subnormal inputs as zero. The sums and the quotients raise every exception. An unmasked one is
+// SIGFPE here, within the call. No sum of normal numbers is subnormal, because that takes other
+// processors 70 ns (a Xeon of family 6, 2026-11). A sum of a subnormal number and zero costs them
+// nothing.
 inline bool arithmetic_shows_usual() {
     uint16_t x87;
     __asm__ volatile("fnstcw %0" : "=m"(x87));
@@ -58,18 +59,18 @@ inline bool arithmetic_is_usual() { return true; }
 inline bool arithmetic_shows_usual() { return true; }
 #endif
 
-// The process's surroundings as they are now become those that must be kept.
+// Remembers the current surroundings as those that must be kept.
 void remember_surroundings();
-// Puts back what is otherwise than it was remembered; says what that was, "" for nothing: "the
-// rounding mode, the working directory". `all`: not only the arithmetic.
+// Restores what has changed since, and names it: "the rounding mode, the working directory"; "":
+// nothing changed. `all`: not only the arithmetic.
 std::string restore_surroundings(bool all);
 
-// What of them belongs to no thread and to no call: a policy that changes it within a step, where
-// nobody looks, is found out at the end.
+// Surroundings that belong to no thread and no call. A policy that changes them within a step,
+// where they are not checked, is discovered at the end.
 class lasting_surroundings {
 public:
-    lasting_surroundings();  // as they are now
-    // Puts back what is otherwise by now; names it as restore_surroundings() does.
+    lasting_surroundings();  // remembers the current ones
+    // Restores what has changed, and names it as restore_surroundings() does.
     std::string put_back() const;
     // The same at the end of a run, as a warning.
     std::string put_back_at_end() const;

@@ -1,5 +1,5 @@
-// threads.cpp - counts threads, and finds libraries by the addresses in a thread's registers and on
-// its stack.
+// threads.cpp - counts threads, and finds libraries by the addresses in a thread's registers and
+// stack.
 #include "core/host/threads.h"
 
 #include <link.h>
@@ -18,7 +18,7 @@ namespace moorage::core {
 
 namespace {
 
-// What a signal handler may read at any time: entries are written once, before they are counted.
+// A signal handler may read these at any time, so an entry is written once, before it is counted.
 struct code_range {
     uintptr_t begin = 0, end = 0;
     char path[sizeof(call_board::culprit)] = {};
@@ -54,15 +54,15 @@ code_range *library_at(uintptr_t address) {
     return nullptr;
 }
 
-// The library of the outermost word on the stack that is an address of its code: the one that
-// started the thread. Words of inner frames may be left over from the unwinder, which looks at all
-// libraries. A thread's own record lies at the end of its stack, where the C library made both; the
-// kernel reads the words, in case it does not.
+// The library that started the thread: the outermost word on the stack that is an address of
+// library code. Inner words may be left over from the unwinder, which looks at all libraries. A
+// thread's own record normally lies at the end of its stack, where the C library puts both. The
+// kernel reads the words, in case that is not so.
 const code_range *library_on_stack(uintptr_t stack) {
-    static uintptr_t words[8192];  // one thread dies at a time
+    static uintptr_t words[8192];  // static: one thread dies at a time
     const uintptr_t first = stack & ~(sizeof(uintptr_t) - 1);
     const iovec local{words, sizeof(words)};
-    // A page at a time: where a later one is missing, the first ones are read all the same.
+    // One page at a time: if a later page is missing, the earlier ones are still read.
     constexpr size_t page_bytes = 4096;
     iovec remote[sizeof(words) / page_bytes + 1];
     size_t count = 0;
@@ -84,7 +84,7 @@ const code_range *library_on_stack(uintptr_t stack) {
 
 size_t threads_of_process() {
     struct stat about {};
-    // Two links are those of the folder itself.
+    // Two of the links are those of the folder itself.
     return stat("/proc/self/task", &about) == 0 ? about.st_nlink - 2 : 0;
 }
 

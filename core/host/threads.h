@@ -1,4 +1,4 @@
-// threads.h - whose threads run in this process, and whose code a dying one is in.
+// threads.h - which policies' threads run in this process, and whose code a dying thread runs.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,11 @@
 
 namespace moorage::core {
 
-// Threads of this process; 0 where the kernel does not say.
+// Threads of this process; 0: the kernel does not say.
 size_t threads_of_process();
 
-// Notes on the board whose call left more threads than it found. `looks`: false: it cannot.
+// Notes on the board whose call left more threads than it found. `looks`: whether the kernel can
+// tell.
 class thread_watch {
 public:
     thread_watch(uint32_t owner, bool looks)
@@ -23,15 +24,16 @@ private:
     const size_t before_;
 };
 
-// Remembers where the library that has `code` lies; and a policy of it, by its place on the board.
+// Remembers the address range of the library that contains `code`, and its policy's index on the
+// board.
 void note_library(const std::string &path, const void *code);
 void note_owner_of_library(const void *code, uint32_t owner);
 
-// The calling thread is the one that calls policies.
+// Declares the calling thread to be the one that calls policies.
 void note_calling_thread();
 
-// For the last words of a thread, from an instruction and a stack pointer: notes on the board the
-// library whose code it runs, where the thread is not the one that calls policies. Safe in a signal
+// For the last words of a thread, from its instruction and stack pointers. If the thread is not the
+// one that calls policies, notes on the board the library whose code it runs. Safe in a signal
 // handler.
 void note_culprit_of(uintptr_t instruction, uintptr_t stack);
 

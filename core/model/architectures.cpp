@@ -1,4 +1,4 @@
-// architectures.cpp - the known of architectures.
+// architectures.cpp - the rows of the known architectures.
 #include "core/model/architectures.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// binding.h - the walk over a model's tensors: which names and shapes an architecture has.
+// binding.h - goes through a model's tensors: the names and shapes that an architecture has.
 //
-// A supply hands out the tensors: from a directory, or from memory filled at random. It keeps its
-// first failure; after one the walk ends early and the weights are of no use.
+// A supply provides the tensors, from a directory or from memory filled at random. It keeps its
+// first failure. After a failure the walk ends early, and the weights must not be used.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace moorage::core {
 
-// What a tensor's bytes are counted as (model_sizes).
+// The part of a model that a tensor's bytes are counted for (model_sizes).
 enum class model_part : uint8_t { experts, shared, attention, dense, router, embedding, head };
 inline constexpr size_t model_part_count = 7;
 
@@ -30,18 +30,18 @@ concept tensor_supply = requires(Supply supply, const std::string &name, model_p
                                  std::vector<mlp_weights> &experts, attention_weights &attention) {
     { supply.read_matrix(name, 1u, 1u, part) } -> std::same_as<matrix>;
     { supply.read_vector(name, 1u, part) } -> std::same_as<std::span<const float>>;
-    // Of the layer whose names begin with `name`.
+    // Reads the experts of the layer whose tensor names begin with `name`.
     { supply.read_experts(name, experts) } -> std::same_as<void>;
-    // Of the attention whose names begin with `name`: kv_b or its halves.
+    // Reads kv_b, or its halves, of the attention whose tensor names begin with `name`.
     { supply.read_latent(name, attention) } -> std::same_as<void>;
     { supply.failed() } -> std::same_as<bool>;
 };
 
-// Hands on what a supply gives, and notes it under its name.
+// Passes on the tensors of a supply and notes them by name.
 template <class Supply>
 class noted_supply {
 public:
-    // `parts`: null, or where to note them.
+    // `parts`: where to note them, or null.
     noted_supply(Supply &from, std::vector<named_part> *parts) : from_(from), parts_(parts) {}
 
     matrix read_matrix(const std::string &name, uint32_t rows, uint32_t columns, model_part part) {
@@ -72,7 +72,7 @@ private:
 template <tensor_supply Supply>
 class weight_binding {
 public:
-    // `parts`: null, or where to note what there is.
+    // `parts`: where to note the parts, or null.
     weight_binding(const model_config &config, const architecture &row, Supply &supply,
                    std::vector<named_part> *parts = nullptr)
         : config_(config), row_(row), supply_(supply, parts) {}
@@ -204,12 +204,12 @@ private:
     noted_supply<Supply> supply_;
 };
 
-// The unit of the parts that all experts can be cut into (weights.h).
+// The unit of parts that fits all experts (weights.h).
 inline uint32_t part_unit_of(const model_config &config, const model_weights &bound) {
     uint32_t unit = usual_part_unit;
     for (const uint32_t layer : config.moe_layers())
         for (const mlp_weights &expert : bound.layers[layer].experts) {
-            // Rows of gate and up share scales, too.
+            // Several rows of gate and up share scales, so a part must hold all of them.
             for (const matrix *one : {&expert.gate, &expert.up})
                 unit = std::max(unit, format_of(one->type).scale_rows);
             unit = std::max(unit, part_unit_of(expert.down));
@@ -217,11 +217,11 @@ inline uint32_t part_unit_of(const model_config &config, const model_weights &bo
     return unit;
 }
 
-// Bytes of each part, as the supply has counted them.
+// Bytes of each part, as counted by the supply.
 template <class Supply>
 model_sizes sizes_of(const model_config &config, const model_weights &bound, const Supply &supply) {
     model_sizes sizes;
-    // Of the largest, where layers are of different formats.
+    // Layers may have different formats; the largest expert counts.
     for (const uint32_t layer : config.moe_layers())
         for (const mlp_weights &expert : bound.layers[layer].experts)
             sizes.expert_bytes = std::max(

@@ -1,4 +1,4 @@
-// bpe.cpp - the vocabulary, the table of merges, and merging in two ways of equal result.
+// bpe.cpp - the vocabulary, the table of merges, and two ways of merging with equal results.
 #include "core/model/bpe.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@ namespace moorage::core {
 
 namespace {
 
-// Below this many symbols a search of all pairs costs less than a heap.
+// With fewer symbols, searching all pairs is faster than a heap.
 constexpr size_t short_word_symbols = 40;
 constexpr uint32_t none = UINT32_MAX;
-constexpr char32_t small_characters = 0x400;  // looked up in an array; the byte alphabet is within
+constexpr char32_t small_characters = 0x400;  // looked up in an array; contains the byte alphabet
 
 error no_token(char32_t character) {
     return error{format("the vocabulary has no token for U+{:04X} and no unk_token",
@@ -76,7 +76,7 @@ merge_table::merge_table(size_t merges)
       shift_(64 - static_cast<uint32_t>(std::bit_width(slots_.size()) - 1)) {}
 
 size_t merge_table::place_of(uint64_t key) const {
-    // The product's upper bits depend on all bits of the key.
+    // The upper bits of the product depend on all bits of the key.
     size_t place = (key ^ key >> 29) * 0x9e3779b97f4a7c15u >> shift_;
     while (slots_[place].key != key && slots_[place].key != UINT64_MAX)
         place = (place + 1) & (slots_.size() - 1);
@@ -130,8 +130,8 @@ int32_t bpe::id_of_character(std::string_view character, char32_t value) const {
     return value < small_characters ? small_ids_[value] : words_.id_of(character);
 }
 
-// The word's characters as ids, before any merge. As the reference does, an unknown character waits
-// for the next known one: bytes of byte_fallback pass it.
+// The word's characters as ids before any merge. As in the reference, an unknown character is
+// written only before the next known one, so bytes of byte_fallback may come before it.
 status bpe::begin(std::string_view word, std::vector<int32_t> &ids) const {
     bool unknown = false;
     for (size_t at = 0; at < word.size();) {
@@ -211,7 +211,7 @@ status bpe::spell_hidden(std::vector<int32_t> &ids, size_t from) const {
 
 void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {
     std::vector<int32_t> &ids = memory.ids;
-    // merges[i]: of ids[i] and ids[i + 1].
+    // merges[i] is that of ids[i] and ids[i + 1].
     std::vector<merge_table::merge> &merges = memory.merges;
     const auto look_up = [&](size_t i) -> merge_table::merge {
         const auto *found = merges_.find(ids[i], ids[i + 1]);
@@ -221,7 +221,7 @@ void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {
     merges.resize(pairs);
     for (size_t i = 0; i < pairs; ++i) merges[i] = look_up(i);
     while (!merges.empty()) {
-        // The first of the lowest.
+        // The leftmost of the lowest ranks.
         const auto best =
             std::min_element(merges.begin(), merges.end(),
                              [](const auto &a, const auto &b) { return a.rank < b.rank; });
@@ -236,7 +236,7 @@ void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {
     out.insert(out.end(), ids.begin(), ids.end());
 }
 
-// Puts the pair of `left` and what follows it on the heap, where it merges.
+// Puts `left` and its next symbol on the heap if they can merge.
 void bpe::consider(workspace &memory, uint32_t left) const {
     const auto &symbols = memory.symbols;
     const uint32_t right = symbols[left].next;
@@ -262,7 +262,7 @@ void bpe::merge_long(workspace &memory, std::vector<int32_t> &out) const {
         memory.heap.pop_back();
         const auto at = static_cast<uint32_t>(best.order);
         workspace::symbol &left = symbols[at];
-        // One of the two has changed since: a newer candidate stands for the pair.
+        // One of the two has changed since then. A newer candidate replaces this one.
         if (left.id != best.left || left.next == none || symbols[left.next].id != best.right)
             continue;
         workspace::symbol &right = symbols[left.next];

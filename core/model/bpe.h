@@ -1,7 +1,8 @@
-// bpe.h - byte-pair encoding of one word: the merge of lowest rank first, leftmost among equals.
+// bpe.h - byte-pair encoding of one word. The merge of the lowest rank comes first, the leftmost
+// one among equals.
 //
-// Short words are merged by looking for the lowest rank again and again; long ones (a text without
-// a space) with a heap, in n log n.
+// Short words are merged by repeated search for the lowest rank. Long words, such as a text without
+// a space, use a heap, which takes n log n.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +24,14 @@ class vocabulary {
 public:
     static constexpr uint32_t ids_max = 1 << 22;
 
-    // `entries`: every id is below ids_max. Errors: an id that two tokens share.
+    // `entries`: every id must be below ids_max. Errors: two tokens share an id.
     vocabulary(const vocabulary &) = delete;  // it holds views into itself
     vocabulary(vocabulary &&) = default;
     static result<vocabulary> make(std::vector<std::pair<std::string, uint32_t>> entries);
     int32_t id_of(std::string_view token) const;                            // -1: none
     const std::string *token_of(int32_t id) const;                          // null: none
     uint32_t size() const { return static_cast<uint32_t>(by_id_.size()); }  // ids are below it
-    // A word that is no token: its id is ids_max, or one above the last.
+    // Adds a word that is no token. Its id is ids_max, or one above the last such id.
     int32_t add_hidden(std::string word);
     const std::deque<std::string> &hidden() const { return hidden_; }
 
@@ -39,10 +40,10 @@ private:
     std::vector<std::pair<std::string, uint32_t>> entries_;
     std::unordered_map<std::string_view, int32_t> ids_;  // views into entries_
     std::vector<int32_t> by_id_;                         // index into entries_; -1: none
-    std::deque<std::string> hidden_;                     // stay where they are
+    std::deque<std::string> hidden_;                     // a deque, so that they do not move
 };
 
-// What two tokens become; a flat table with open addressing.
+// The results of merging two tokens, as a flat table with open addressing.
 class merge_table {
 public:
     struct merge {
@@ -50,8 +51,8 @@ public:
         int32_t id;
     };
     explicit merge_table(size_t merges);
-    // A later merge of the same two tokens replaces an earlier one. Requires: no more different
-    // pairs than said.
+    // A later merge of the same two tokens replaces an earlier one. Requires: at most as many
+    // different pairs as announced.
     void add(int32_t left, int32_t right, merge what);
     const merge *find(int32_t left, int32_t right) const;  // null: none
 
@@ -67,23 +68,23 @@ private:
 
 struct bpe_rules {
     std::string unknown_token;  // "": none
-    bool fuse_unknown = false;  // one unknown token for a run of unknown characters
+    bool fuse_unknown = false;  // a run of unknown characters becomes one unknown token
     bool byte_fallback = false;
-    bool ignore_merges = false;  // a word that is a token as a whole is that token
-    // Ids from here on are characters and words that merge but are no tokens: what is left of them
-    // becomes its characters, their bytes, or the unknown token.
+    bool ignore_merges = false;  // a word that is itself a token is not split
+    // Ids from here on are characters and words that can merge but are no tokens. Those that remain
+    // after merging become their characters, their bytes, or the unknown token.
     int32_t hidden_from = INT32_MAX;
 };
 
 class bpe {
 public:
     using merge_list = std::vector<std::pair<std::string, std::string>>;
-    // Words of merges that are no tokens merge as well: words().hidden() has them. `ranks`: of the
-    // merges, below 2^32 - 1; none: their places in the list.
+    // Words of merges that are no tokens also merge; words().hidden() lists them. `ranks`: of the
+    // merges, below 2^32 - 1. Empty: the order of the list.
     static result<bpe> make(vocabulary words, const merge_list &merges, bpe_rules rules,
                             const std::vector<uint32_t> &ranks = {});
 
-    // Memory that encode uses again and again; one per thread.
+    // Memory that encode reuses. One per thread.
     struct workspace {
         struct symbol {
             int32_t id;
@@ -99,8 +100,8 @@ public:
         std::vector<symbol> symbols;
         std::vector<candidate> heap;
     };
-    // Appends the ids of `word` (valid UTF-8, below 2^31 bytes). Errors: a character that the
-    // vocabulary lacks, where there is no unknown token.
+    // Appends the ids of `word` (valid UTF-8, below 2^31 bytes). Errors: the vocabulary lacks a
+    // character and has no unknown token.
     status encode(std::string_view word, workspace &memory, std::vector<int32_t> &out) const;
     const vocabulary &words() const { return words_; }
     uint32_t tokens() const {  // ids of tokens are below it
@@ -124,7 +125,7 @@ private:
     std::vector<int32_t> small_ids_;  // of characters below its size
 };
 
-// Where merges have words that are no tokens; `place` is what the warning begins with.
+// Warns if merges have words that are no tokens. `place` begins the warning.
 void warn_of_hidden(const bpe &model, std::string_view place);
 
 }  // namespace moorage::core

@@ -1,4 +1,5 @@
-// config_difference.cpp - two configurations field by field, rotations by what comes out of them.
+// config_difference.cpp - compares two configurations field by field, and rotations by their
+// results.
 #include "core/model/config_difference.h"
 
 #include <cmath>
@@ -83,7 +84,7 @@ std::string difference_of(const model_config &is, const model_config &made) {
     if (is.moe != made.moe) out.fail("other layers would have experts");
     out.same("the activation", int(is.activation), int(made.activation));
     out.same("swiglu_limit", is.activation_limit, made.activation_limit);
-    // A head of its own may be the embedding once more.
+    // A separate head may contain a copy of the embedding.
     if (made.tied_embedding)
         out.same("tie_word_embeddings", is.tied_embedding, made.tied_embedding);
     out.same("lm_head_bias", is.head_bias, made.head_bias);

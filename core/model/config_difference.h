@@ -1,4 +1,4 @@
-// config_difference.h - whether two configurations compute the same.
+// config_difference.h - compares what two configurations compute.
 #pragma once
 
 #include <string>
@@ -7,8 +7,7 @@
 
 namespace moorage::core {
 
-// "norm_topk_prob is 1 and would be 0": the first thing that two configurations do not agree on;
-// empty: they compute the same.
+// The first difference: "norm_topk_prob is 1 and would be 0". Empty: they compute the same.
 std::string difference_of(const model_config &is, const model_config &made);
 
 }  // namespace moorage::core

@@ -11,10 +11,10 @@ namespace moorage::core {
 
 namespace {
 
-// Far above every config.json; what exceeds it is some other file.
+// Far above every config.json. A larger file is not one.
 constexpr size_t config_bytes_max = 1u << 20;
 
-// A whole number, also where it is written 4096.0.
+// A whole number, also if it is written as 4096.0.
 std::optional<double> whole(const json &value) {
     if (!value.is_number()) return std::nullopt;
     const double number = value.get<double>();

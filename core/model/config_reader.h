@@ -1,11 +1,11 @@
-// config_reader.h - typed reads of the keys of a JSON object, the first failure kept.
+// config_reader.h - typed reads of the keys of a JSON object. The first failure is kept.
 //
 //   config_reader reader(root, "DIR/config.json");
 //   config.hidden = reader.count({"hidden_size"}, 1, 131072);
 //   if (reader.failed()) return reader.failure();
 //
-// A key may have several spellings, old and new; the first that is there counts. null is the same
-// as absent, as in the reference. After a failure every read gives its default or minimum.
+// A key may have several spellings, old and new. The first one that is present counts. null means
+// absent, as in the reference. After a failure every read returns its default or minimum.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ using spellings = std::initializer_list<const char *>;
 
 class config_reader {
 public:
-    // `root` is borrowed and an object; `name` is what errors call it.
+    // `root` is borrowed and must be an object. `name` is its name in errors.
     config_reader(const json &root, std::string name) : root_(&root), name_(std::move(name)) {}
 
     bool has(spellings keys) const { return find(keys) != nullptr; }
@@ -38,16 +38,16 @@ public:
                   std::optional<double> otherwise = std::nullopt);
     bool flag(spellings keys, bool otherwise);
     std::string text(spellings keys, const std::string &otherwise);
-    // Empty when absent.
+    // Empty: absent.
     std::vector<double> numbers(spellings keys, double min, double max, size_t count_max);
     std::vector<uint32_t> counts(spellings keys, uint32_t max, size_t count_max);
     std::vector<std::string> texts(spellings keys, size_t count_max);
-    // The object under a key, for a reader of its own; null: absent.
+    // The object under a key, to be read by another reader. Null: absent.
     const json *object(spellings keys);
 
-    // "DIR/config.json: KEY WHAT".
+    // Fails with "DIR/config.json: KEY WHAT".
     void fail(std::string_view key, const std::string &what);
-    // Adopts what another reader of the same file failed with.
+    // Takes over the failure of another reader of the same file.
     void adopt(const config_reader &other);
     const std::string &name() const { return name_; }
     bool failed() const { return failure_.has_value(); }
@@ -69,7 +69,7 @@ private:
 // A JSON value for a message, shortened: "\"relu\"", "3", "a list".
 std::string described(const json &value);
 
-// The text as a JSON object. Errors name the place of the first mistake.
+// Parses the text as a JSON object. Errors give the place of the first mistake.
 result<json> parse_object(std::string_view text, const std::string &name);
 
 }  // namespace moorage::core

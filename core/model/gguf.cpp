@@ -1,5 +1,5 @@
-// gguf.cpp - one pass over a header with a reader that never leaves the file, then the tensors'
-// places; the files of a split model.
+// gguf.cpp - reads a header in one pass without leaving the file, then finds the tensors' bytes and
+// the files of a split model.
 #include "core/model/gguf.h"
 
 #include <algorithm>
@@ -28,13 +28,13 @@ using value_type = gguf_type;
 constexpr uint32_t value_types = 13;
 constexpr std::array<uint32_t, value_types> value_bytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-// A type of tensors: so many bytes for so many values of a row.
+// A type of tensors: bytes per block, and values per block of a row.
 struct tensor_type {
     uint32_t id;
     const char *name;
-    uint32_t block, bytes;  // 0: given up by ggml
+    uint32_t block, bytes;  // 0: removed from ggml
 };
-// Those that nothing here computes with (ggml.h, ggml-common.h).
+// Types that nothing here computes with (ggml.h, ggml-common.h).
 constexpr tensor_type other_types[] = {
     {4, "Q4_2", 0, 0},        {5, "Q4_3", 0, 0},        {9, "Q8_1", 32, 36},
     {15, "Q8_K", 256, 292},   {16, "IQ2_XXS", 256, 66}, {17, "IQ2_XS", 256, 74},
@@ -100,7 +100,7 @@ gguf_value value_of(value_type type, const std::byte *from) {
     }
 }
 
-// Reads from the front; after the first failure everything is empty.
+// Reads from the beginning. After the first failure everything is empty.
 class header_reader {
 public:
     header_reader(std::span<const std::byte> file, const std::string &name)
@@ -140,7 +140,7 @@ public:
         const auto bytes = take(length, what);
         return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
     }
-    // So many of something that takes at least `each` bytes.
+    // Reads a count of items that take at least `each` bytes.
     uint64_t count(const std::string &what, uint64_t each) {
         const auto number_of = number<uint64_t>(what);
         if (!failed() && number_of > left() / each)
@@ -158,7 +158,7 @@ private:
 
 gguf_value read_array(header_reader &in, const std::string &key, uint32_t depth = 0);
 
-// The lists in a list, each with its own type and number of elements.
+// Skips the arrays in an array. Each has its own type and number of elements.
 gguf_value pass_lists(header_reader &in, const std::string &key, uint32_t depth) {
     constexpr uint64_t header_bytes = sizeof(uint32_t) + sizeof(uint64_t);
     if (depth == list_depth_max) {
@@ -217,7 +217,7 @@ void read_metadata(header_reader &in, uint64_t count, gguf_header &out) {
     }
 }
 
-// Bytes of a tensor, its dimensions checked; 0 after a failure.
+// Bytes of a tensor, with its dimensions checked; 0 after a failure.
 uint64_t bytes_of_tensor(header_reader &in, const gguf_tensor &of, const tensor_type &type) {
     const std::string label = shown(of.name);
     uint64_t values = 1;
@@ -235,7 +235,7 @@ uint64_t bytes_of_tensor(header_reader &in, const gguf_tensor &of, const tensor_
     return 0;
 }
 
-// The table's entry; its bytes are found later.
+// Reads an entry of the tensor table. Its bytes are found later.
 gguf_tensor read_tensor(header_reader &in, uint64_t number, gguf_reading what) {
     gguf_tensor made;
     made.name = in.text(format("the name of tensor {}", number), name_bytes_max);
@@ -278,7 +278,7 @@ uint64_t alignment_of(header_reader &in, const gguf_metadata &metadata) {
     return 32;
 }
 
-// Gives every tensor its bytes: within the file, aligned, none in another's.
+// Gives every tensor its bytes. They must be within the file, aligned, and not overlap.
 void place_tensors(header_reader &in, std::span<const std::byte> file, uint64_t alignment,
                    gguf_header &out) {
     const std::span<const std::byte> data =
@@ -348,7 +348,8 @@ result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::strin
             "supported");
     if (!in.failed() && version != 2 && version != 3)
         in.fail(format("GGUF version {}; 2 and 3 are supported", version));
-    // A tensor takes at least a name, a dimension, a type and an offset; a key its name and value.
+    // A tensor takes at least a name, a dimension, a type and an offset. A key takes its name and
+    // value.
     const uint64_t tensors = in.count("the number of tensors", 32);
     const uint64_t keys = in.count("the number of keys", 13);
     gguf_header made;
@@ -381,7 +382,7 @@ result<gguf_header> gguf_files::add(const fs::path &path) {
     return add(files_.back()->mapped.bytes());
 }
 
-// Of the last file.
+// Reads the header of the last of files_ and adds its tensors.
 result<gguf_header> gguf_files::add(std::span<const std::byte> bytes) {
     const file &kept = *files_.back();
     result<gguf_header> header = parse_gguf(bytes, kept.path, what_);
@@ -393,7 +394,7 @@ result<gguf_header> gguf_files::add(std::span<const std::byte> bytes) {
     return header;
 }
 
-// The parts of "NAME-00001-of-00003.gguf".
+// Adds the other parts of "NAME-00001-of-00003.gguf".
 status gguf_files::add_others(const fs::path &path) {
     const auto count = gguf_count(metadata_, "split.count");
     if (!count || *count <= 1) return success();

@@ -1,4 +1,5 @@
-// gguf_config.cpp - a table of architectures and one of keys; the rest is asked of the tensors.
+// gguf_config.cpp - a table of architectures and one of keys. Everything else comes from the
+// tensors.
 #include "core/model/gguf_config.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ constexpr gguf_architecture table[] = {
     {.name = "qwen2moe", .model = "qwen2_moe"},
     {.name = "qwen3moe", .model = "qwen3_moe", .normalises = true, .ties = true},
     {.name = "olmoe", .model = "olmoe"},
-    {.name = "deepseek2", .model = "deepseek_v2"},  // or deepseek_v3, which scores by sigmoid
+    {.name = "deepseek2", .model = "deepseek_v2"},  // or deepseek_v3, if it scores by sigmoid
     {.name = "phimoe", .model = "phimoe", .slides = true},
     {.name = "granitemoe", .model = "granitemoe", .neighbours = true, .ties = true},
     {.name = "gpt-oss", .model = "gpt_oss", .mlp_norm = "post_attention_norm", .slides = true},
@@ -49,7 +50,7 @@ public:
     config_builder(const gguf_files &of, const gguf_architecture &row)
         : of_(of), row_(row), in_(of, format("{}.", row.name)) {}
 
-    // In the words of a config.json.
+    // Builds the keys of a config.json.
     result<json> words_of() {
         json config = json::object();
         config["model_type"] = model();
@@ -71,7 +72,7 @@ public:
     }
 
 private:
-    // What errors call the keys that config.json has for those of the file.
+    // The name in errors for config.json keys that were made from the file's keys.
     std::string words() const { return format("{}: in the words of config.json", of_.place()); }
 
     uint64_t needed(std::string_view key) {
@@ -87,7 +88,7 @@ private:
     }
 
     const gguf_tensor *tensor(const std::string &name) const { return of_.find(name); }
-    // That of the first layer that has one.
+    // The tensor of the first layer that has it.
     const gguf_tensor *of_layers(std::string_view name) const {
         for (uint64_t layer = 0; layer < layers_; ++layer)
             if (const auto *found = tensor(format("blk.{}.{}", layer, name))) return found;
@@ -107,7 +108,7 @@ private:
         const uint64_t further = in_.count("nextn_predict_layers").value_or(0);
         if (further >= std::max<uint64_t>(layers_, 1))
             in_.fail("nextn_predict_layers", format("is {} of {} layers", further, layers_));
-        // Limits on layers are config.json's; here it only has to end.
+        // config.json has the real limits on layers. This one only keeps the loop finite.
         layers_ = std::min<uint64_t>(layers_ - std::min(further, layers_), 1 << 16);
         config["num_hidden_layers"] = layers_;
         config["num_nextn_predict_layers"] = further;
@@ -161,7 +162,7 @@ private:
         if (in_.number("attention.clamp_kqv").value_or(0) > 0)
             put(config, "clip_qkv", "attention.clamp_kqv");
     }
-    // One as long as every text hides nothing.
+    // A window as long as every text hides nothing.
     void read_window(json &config) {
         const uint64_t window = in_.count("attention.sliding_window").value_or(0);
         if (row_.slides && window != 0) {
@@ -171,7 +172,7 @@ private:
             in_.fail("attention.sliding_window",
                      format("is {}; the architecture has no use for it", window));
     }
-    // A flag for each layer, or after how many layers one does not slide; 0: all do.
+    // A flag for each layer, or a period n: every n-th layer does not slide. 0: all layers slide.
     void check_pattern() {
         constexpr const char *key = "attention.sliding_window_pattern";
         const bool alternates = find_architecture(model())->window == window_rule::alternating;
@@ -191,7 +192,7 @@ private:
                 return in_.fail(key, format("says {} of layer {}; supported is that {}",
                                             list->at(layer), layer, wanted));
     }
-    // 0 asks for what is usual.
+    // 0 means the default.
     void read_scale(json &config) {
         if (head_dim_ == 0) return;
         const double usual = 1 / std::sqrt(static_cast<double>(head_dim_));
@@ -204,8 +205,8 @@ private:
                      format("is {:g}; {:g} is supported for {}", scale, usual, row_.name));
     }
 
-    // Files of before 2025-04 have kv_b as one matrix and give the sizes of the heads as
-    // key_length; newer ones give those of the compressed cache there.
+    // Files from before 2025-04 have kv_b as one matrix, and key_length is the size of a head. In
+    // newer ones key_length is the size of the compressed cache.
     void read_latent(json &config) {
         const auto key = in_.count("attention.key_length_mla"),
                    value = in_.count("attention.value_length_mla");
@@ -252,7 +253,7 @@ private:
         if (row->shared == shared_rule::counted && inner != 0)
             config["n_shared_experts"] = shared_rows / inner;
     }
-    // Of the stacked matrix, or of the first expert of one matrix each.
+    // From the stacked matrix, or from the first expert if each has its own matrix.
     uint64_t expert_rows() {
         if (const auto *down = of_layers("ffn_down_exps.weight")) return down->shape.back();
         if (const auto *down = of_layers("ffn_down.0.weight")) return down->shape.back();
@@ -294,7 +295,7 @@ private:
     void read_rope(json &config) {
         json rope = {{"rope_theta", in_.number("rope.freq_base").value_or(10000.0)},
                      {"rope_type", "default"}};
-        // Half more than the count: the share is cut to a whole number again.
+        // Adds 0.5, because the reader rounds the share down to a whole number again.
         if (!latent() && rotated_ != 0 && head_dim_ != 0)
             rope["partial_rotary_factor"] =
                 rotated_ == head_dim_
@@ -307,7 +308,7 @@ private:
         read_scaling(rope);
         config["rope_parameters"] = rope;
     }
-    // As in llama.cpp: linear where no type is said, and a factor of 0 scales nothing.
+    // As in llama.cpp: linear if no type is given, and a factor of 0 does not scale.
     void read_scaling(json &rope) {
         const std::string type(in_.text("rope.scaling.type").value_or("linear"));
         const double old = in_.number("rope.scale_linear").value_or(0),
@@ -344,10 +345,10 @@ private:
         rope["factor"] = factor;
         if (const auto fast = in_.number("rope.scaling.yarn_beta_fast")) rope["beta_fast"] = *fast;
         if (const auto slow = in_.number("rope.scaling.yarn_beta_slow")) rope["beta_slow"] = *slow;
-        // gpt-oss' published bounds are not rounded; llama.cpp rounds them.
+        // gpt-oss' published bounds are not rounded, but llama.cpp rounds them.
         if (row_.name == std::string_view("gpt-oss")) rope["truncate"] = false;
         if (latent()) {
-            // Cosines stay as they are; the scores are scaled instead.
+            // Cosines are not scaled; the scores are scaled instead.
             rope["attention_factor"] = 1.0;
             rope["mscale"] = rope["mscale_all_dim"] =
                 in_.number("rope.scaling.yarn_log_multiplier").value_or(0) / 0.1;
@@ -357,7 +358,7 @@ private:
         if (const auto own = in_.number("rope.scaling.attn_factor"))
             rope["attention_factor"] = *own * usual;
     }
-    // Each pair's frequency is divided by its number, and by the factor of all.
+    // Each pair's frequency is divided by its own number and by the common factor.
     void read_factors(json &rope, const char *short_name, const char *long_name, double factor) {
         const auto list = [&](const char *name) {
             std::vector<float> values;

@@ -1,4 +1,4 @@
-// gguf_ends.cpp - the names, and a look through the file's tokens.
+// gguf_ends.cpp - the names, and the search through the file's tokens.
 #include "core/model/gguf_ends.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace moorage::core {
 
 namespace {
 
-// Of the chat formats of the published models.
+// From the chat formats of the published models.
 constexpr std::string_view names_of_ends[] = {
     "</s>",             // Llama 2, Mistral
     "<eos>",            // Gemma
@@ -58,7 +58,7 @@ std::vector<int32_t> named_ends_of(const gguf_metadata &keys, uint32_t vocabular
         if (name == part_end) part_end_id = static_cast<int32_t>(id);
         ends.push_back(static_cast<int32_t>(id));
     }
-    // Where answers have several parts, this token ends a part, not the answer.
+    // If answers have several parts, this token ends a part and not the answer.
     if (has_answer_end) std::erase(ends, part_end_id);
     return ends;
 }

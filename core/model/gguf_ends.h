@@ -1,4 +1,4 @@
-// gguf_ends.h - tokens of a GGUF file that end a text, known by their names.
+// gguf_ends.h - finds the tokens of a GGUF file that end a text, by their names.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace moorage::core {
 
-// A file's keys name up to three end tokens. Many files name one, the end of a text, while the
-// model ends its turns with another. Control tokens and those of the user's own count, words of the
-// vocabulary do not. In rising order, each below `vocabulary`.
+// A file's keys name up to three end tokens. Many files name only the end of a text, while the
+// model ends its turns with another token. Control tokens and user-defined tokens are searched,
+// ordinary words are not. In ascending order, each below `vocabulary`.
 std::vector<int32_t> named_ends_of(const gguf_metadata &keys, uint32_t vocabulary);
 
 }  // namespace moorage::core

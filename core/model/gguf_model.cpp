@@ -1,4 +1,5 @@
-// gguf_model.cpp - files, configuration from the metadata, weights in place, sizes.
+// gguf_model.cpp - opens the files, reads the configuration from the metadata, maps weights, counts
+// sizes.
 #include "core/model/gguf_model.h"
 
 #include <utility>
@@ -71,7 +72,7 @@ private:
         return count_tensors(files_.file_count(), all);
     }
 
-    // Without a chance in the file, text is greedy.
+    // Decoding is greedy unless the file gives sampling settings.
     status read_generation() {
         gguf_reader in(files_, "tokenizer.ggml.");
         generation_.begin_id = in.id("bos_token_id", config_.vocabulary).value_or(-1);

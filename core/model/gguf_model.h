@@ -1,4 +1,4 @@
-// gguf_model.h - a GGUF file, or the first of a split model, opened as a model.
+// gguf_model.h - opens a GGUF file, or the first of a split model, as a model.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// gguf_reader.cpp - types and limits of metadata, and the errors that name them.
+// gguf_reader.cpp - checks types and limits of metadata, with errors that name them.
 #include "core/model/gguf_reader.h"
 
 #include <algorithm>

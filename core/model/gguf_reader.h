@@ -1,10 +1,10 @@
-// gguf_reader.h - typed reads of the keys of a GGUF file under a prefix, the first failure kept.
+// gguf_reader.h - typed reads of the keys of a GGUF file with a prefix. The first failure is kept.
 //
 //   gguf_reader in(files, "qwen3moe.");
 //   const uint64_t layers = in.count("block_count").value_or(0);
 //   if (in.failed()) return in.failure();
 //
-// None: the file has no such key. A key of another type is a failure that names its type.
+// None means that the file has no such key. A key of another type is a failure that names its type.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,21 @@ public:
     // `of` is borrowed.
     gguf_reader(const gguf_files &of, std::string prefix) : of_(of), prefix_(std::move(prefix)) {}
 
-    // Finite; or a list, of the same number for each layer.
+    // A finite number, or a list with the same number for each layer.
     std::optional<double> number(std::string_view key);
     std::optional<uint64_t> count(std::string_view key);
     std::optional<bool> flag(std::string_view key);
     std::optional<std::string_view> text(std::string_view key);
-    // Below `ids`. None, too: -1, which files have for none.
+    // An id below `ids`. -1, which files write for "no token", is also none.
     std::optional<int32_t> id(std::string_view key, uint64_t ids);
 
-    // Whether one of the above has asked for it.
+    // Has one of the functions above asked for the key?
     bool has_read(std::string_view key) const { return read_.contains(full(key)); }
-    // All keys under the prefix, without it.
+    // All keys with the prefix; the prefix is removed.
     std::vector<std::string_view> own_keys() const;
     const std::string &place() const { return of_.place(); }
 
-    // "FILE: PREFIX.KEY WHAT", and "FILE: WHAT".
+    // Fails with "FILE: PREFIX.KEY WHAT", or "FILE: WHAT".
     void fail(std::string_view key, const std::string &what);
     void fail(const std::string &what);
     bool failed() const { return failure_.has_value(); }

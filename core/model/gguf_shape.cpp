@@ -1,4 +1,4 @@
-// gguf_shape.cpp - which part a tensor is of, and what the parts come to.
+// gguf_shape.cpp - assigns each tensor to a part and sums the parts.
 #include "core/model/gguf_shape.h"
 
 #include <algorithm>
@@ -18,16 +18,17 @@ namespace {
 constexpr uint32_t shape_layers_max = 1 << 12, count_max = 1 << 24;
 constexpr uint64_t cached_value_bytes = 2, state_value_bytes = 4;  // of a KV cache; of a state
 
-// What the tensors of a layer tell.
+// Facts about a layer from its tensors.
 struct layer_parts {
-    uint32_t products = 0;  // matrices, those of all experts as one
+    uint32_t products = 0;  // matrices; all experts' copies of one count once
     bool experts = false;
-    bool keys = false, latent = false;        // attention that looks back
-    bool state = false, queries_too = false;  // linear attention; one matrix of all three
+    bool keys = false, latent = false;        // attention over earlier tokens
+    bool state = false, queries_too = false;  // linear attention; one matrix for query, key and
+                                              // value
     uint64_t window_values = 0;               // of its convolution: rows x (width - 1)
 };
 
-// Sums end at what no file has, so that they cannot turn over.
+// Sums are limited, far above every file, so that they cannot overflow.
 struct part {
     static constexpr uint64_t sum_max = uint64_t{1} << 60;
     uint64_t bytes = 0, values = 0;
@@ -38,7 +39,7 @@ struct part {
     double bits() const { return 8.0 * static_cast<double>(bytes) / static_cast<double>(values); }
 };
 
-// "ffn_up_exps.weight", or of one matrix an expert "ffn_up.3.weight".
+// "ffn_up_exps.weight", or "ffn_up.3.weight" if each expert has its own matrix.
 bool of_experts(std::string_view name) {
     if (!name.starts_with("ffn_") || !name.ends_with(".weight")) return false;
     const std::string_view stem = name.substr(0, name.size() - 7);
@@ -69,7 +70,7 @@ private:
     }
     std::string full(std::string_view key) const { return format("{}.{}", architecture_, key); }
 
-    // Of a layer, where the key has a list.
+    // If the key has a list: the value of the layer.
     std::optional<double> number(std::string_view key, uint32_t layer = 0) const {
         const auto found = of_.metadata().find(full(key));
         if (found == of_.metadata().end()) return std::nullopt;
@@ -131,7 +132,7 @@ private:
         const auto at = static_cast<size_t>(end - name.data());
         if (wrong != std::errc() || at >= name.size() || name[at] != '.')
             return fail(format("tensor {}: no number of a layer", shown(one.name)));
-        // Layers behind the last one predict further tokens.
+        // Layers after the last one predict further tokens.
         if (layer < layers_.size()) count_part(one, name.substr(at + 1), layers_[layer]);
     }
     void count_part(const gguf_tensor &one, std::string_view name, layer_parts &of) {
@@ -142,7 +143,7 @@ private:
                         full("expert_count"), shape_.experts));
         if (experts && name.starts_with("ffn_down")) take_intermediate(one);
         const bool first = stacked || name.ends_with(".0.weight");
-        // The gate of one expert is a matrix of one row.
+        // The gate of a single expert is a matrix with one row, so it has only one dimension.
         const bool matrix = one.shape.size() > 1 || name == "ffn_gate_inp.weight";
         if (matrix && (experts ? first : name.ends_with(".weight"))) ++of.products;
         of.experts |= experts;
@@ -188,7 +189,7 @@ private:
         shape_.head_bits = tied ? shape_.embedding_bits : head_.bits();
         if (dense_.values != 0) shape_.dense_bits = dense_.bits();
         shape_.non_expert_bytes = dense_.bytes + embedding_.bytes + head_.bytes;
-        // A row of the embedding is read for a token; all of it where it is the head, too.
+        // A token reads one row of the embedding. If it is also the head, a token reads all of it.
         shape_.dense_bytes = shape_.non_expert_bytes - (tied ? 0 : embedding_.bytes);
         double products = 0;
         for (const layer_parts &one : layers_) products += one.experts ? one.products : 0;
@@ -223,7 +224,7 @@ private:
         shape_.context_operations = operations / shape_.layers;
         shape_.state_layer_bytes = of_layer(state, state_value_bytes);
     }
-    // Each value of the layer's inner vector has a row of the state.
+    // Each value of the layer's inner vector has its own row of the state.
     double state_values() {
         return static_cast<double>(needed("ssm.inner_size")) * needed("ssm.state_size");
     }

@@ -1,4 +1,4 @@
-// gguf_tokenizer.cpp - what a GGUF file says of its tokenizer, in the terms of a tokenizer.json.
+// gguf_tokenizer.cpp - translates the tokenizer of a GGUF file into the terms of a tokenizer.json.
 //
 // The names of pre-tokenizers and their patterns are those of llama.cpp (src/llama-vocab.cpp).
 #include "core/model/gguf_tokenizer.h"
@@ -25,7 +25,7 @@ namespace {
 
 enum token_kind : uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
 
-// Pieces of the patterns.
+// Parts of the patterns.
 #define MOORAGE_ENDINGS "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 #define MOORAGE_LINES R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
 constexpr const char *gpt2_words =
@@ -44,7 +44,7 @@ constexpr const char *tekken_words =
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|)" MOORAGE_LINES;
 #undef MOORAGE_ENDINGS
 #undef MOORAGE_LINES
-// Letters with a case, as DeepSeek-V2 lists them.
+// Letters with upper and lower case, as DeepSeek-V2 lists them.
 constexpr const char *deepseek_letters =
     "\\s?["
     "A-Za-z\u00B5\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u01BA\u01BC-\u01BF\u01C4-\u0293\u0295-"
@@ -69,10 +69,10 @@ constexpr const char *deepseek3_words =
     R"(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 struct pre_tokenizer {
-    const char *names;  // between spaces
+    const char *names;  // separated by spaces
     std::vector<const char *> patterns;
-    bool whole_words = false;  // a word that is a token is that token
-    bool begins = false;       // a text begins with the token of the begin, where no key says
+    bool whole_words = false;  // a word that is itself a token is not split
+    bool begins = false;       // a text begins with the begin token, if no key says otherwise
 };
 const std::vector<pre_tokenizer> &pre_tokenizers() {
     static const std::vector<pre_tokenizer> table = {
@@ -128,7 +128,7 @@ public:
         return parts;
     }
 
-    // As a tokenizer.json, whose merges come in the order of their ranks.
+    // As a tokenizer.json, whose merges are in the order of their ranks.
     result<tokenizer_json> describe(std::string_view model) {
         if (const status done = read_tokens(); !done) return done.failure();
         const bool scored = model == "llama";
@@ -216,7 +216,7 @@ private:
         return all;
     }
 
-    // Of tokens that are spelled alike, the first is meant.
+    // If several tokens have the same spelling, the first one is used.
     result<vocabulary> words() const {
         std::vector<std::pair<std::string, uint32_t>> entries;
         entries.reserve(tokens_.size() + hidden_.size());
@@ -241,7 +241,7 @@ private:
         return all;
     }
 
-    // The text's bytes in GPT-2's alphabet, cut by the patterns.
+    // Converts the text's bytes to GPT-2's alphabet and cuts it with the patterns.
     result<bpe> merged_by_rank(tokenizer_json &root) {
         const std::string_view name = in_.text("pre").value_or("default");
         if (in_.failed()) return in_.failure();
@@ -278,7 +278,8 @@ private:
         return make_bpe(merges, std::move(rules), {});
     }
 
-    // Any two neighbours that a token spells together may merge, the highest score first.
+    // Any two neighbours whose joined spelling is a token may merge. The highest score merges
+    // first.
     result<bpe> merged_by_score(tokenizer_json &root) {
         const result<std::vector<double>> scores = read_scores();
         if (!scores) return scores.failure();
@@ -287,7 +288,7 @@ private:
         uint32_t next = 0;
         for (auto &[score, rank] : ranks) rank = next++;
 
-        // Characters of tokens merge even where they are none themselves.
+        // Characters within tokens can merge even if they are no tokens themselves.
         std::unordered_set<std::string_view> known(tokens_.begin(), tokens_.end());
         const auto each_character = [&](std::string_view token, auto &&body) {
             if (token.size() > piece_bytes_max) return;
@@ -326,7 +327,7 @@ private:
         return make_bpe(merges, std::move(rules), merge_ranks);
     }
 
-    // Texts between special tokens are spelled as a whole by a unigram model.
+    // A unigram model spells each text between special tokens as a whole.
     result<tokenizer_parts> whole_texts() {
         const result<std::vector<double>> scores = read_scores();
         if (!scores) return scores.failure();
@@ -420,7 +421,7 @@ private:
         for (const size_t i : order) merges_.push_back(merges[i]);
     }
 
-    // The tokens around every text.
+    // Adds the tokens around every text.
     status add_frame(bool scored, bool ends, tokenizer_parts &parts) {
         const auto add = [&](const char *flag, bool otherwise, const char *key,
                              std::vector<int32_t> &to) {
@@ -442,7 +443,7 @@ private:
     const gguf_metadata &keys_;
     gguf_reader in_;
     gguf_texts tokens_;
-    gguf_texts hidden_;  // characters that merge and are no tokens
+    gguf_texts hidden_;  // characters that can merge but are no tokens
     std::vector<uint8_t> kinds_;
     const pre_tokenizer *pre_ = nullptr;
     bool keep_merges_ = false;

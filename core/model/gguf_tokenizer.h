@@ -2,9 +2,9 @@
 //
 //   auto words = open_gguf_tokenizer(files);   // null: the file has none
 //
-// Byte-level BPE, whose way to cut texts into words has a name in the file (`tokenizer.ggml.pre`),
-// and the BPE of SentencePiece, which merges by scores. The rules are llama.cpp's, which gives the
-// names their meaning. So are those of unigram models ("t5").
+// Byte-level BPE, with the rule for cutting texts into words named in the file
+// (`tokenizer.ggml.pre`), and the BPE of SentencePiece, which merges by scores. Unigram models
+// ("t5") are read, too. All rules are llama.cpp's, which defines these names.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,9 @@ namespace moorage::core {
 
 result<std::unique_ptr<tokenizer>> open_gguf_tokenizer(const gguf_files &of);
 std::vector<std::string> known_pre_tokenizers();
-// One name for each way to cut texts.
+// One name for each distinct rule for cutting texts.
 std::vector<std::string> distinct_pre_tokenizers();
-// The same tokenizer as a tokenizer.json; null: the file has none. Unigram models are refused.
+// The tokenizer as a tokenizer.json; null: the file has none. Fails for unigram models.
 result<nlohmann::json> describe_gguf_tokenizer(const gguf_files &of);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// gguf_weights.cpp - the table of names, and the layouts of experts and attention.
+// gguf_weights.cpp - the table of tensor names, and the layouts of experts and attention.
 #include "core/model/gguf_weights.h"
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace moorage::core {
 
 namespace {
 
-// Outside and inside of a layer: the name that the binding asks for, and that of the file.
+// Pairs of the binding's name and the file's name, outside and inside a layer.
 constexpr std::pair<std::string_view, std::string_view> outer_names[] = {
     {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
 constexpr std::pair<std::string_view, std::string_view> layer_names[] = {
@@ -82,7 +82,7 @@ const gguf_tensor *gguf_weights::take(const std::string &name, const shape &want
                                       model_part part) {
     if (failed()) return nullptr;
     gguf_tensor *found = files_.find(name);
-    // Older files leave out the ending.
+    // Older files omit the ending.
     if (found == nullptr && name.ends_with("exp_probs_b.bias"))
         found = files_.find(name.substr(0, name.size() - 5));
     if (found == nullptr) {
@@ -219,7 +219,8 @@ void gguf_weights::read_biases(const std::string &block, std::vector<mlp_weights
     const uint64_t experts = config_.experts;
     const auto read = [&](const char *name, uint64_t width) -> std::span<const float> {
         const gguf_tensor *found =
-            take(block + name, {experts, width}, model_part::router);  // moves with no expert
+            take(block + name, {experts, width}, model_part::router);  // does not move with an
+                                                                       // expert
         if (found == nullptr) return {};
         return floats_of(*found, 0, experts * width);
     };
@@ -233,8 +234,8 @@ void gguf_weights::read_biases(const std::string &block, std::vector<mlp_weights
     }
 }
 
-// Whole in older files; in newer ones the keys' half turned round [heads, rank, nope], and that of
-// the values [heads, value, rank].
+// One matrix in older files. In newer ones two: the keys' half, transposed [heads, rank, nope], and
+// the values' half [heads, value, rank].
 void gguf_weights::read_latent(const std::string &prefix, attention_weights &out) {
     const attention_config &of = config_.attention;
     const std::string block = name_of(prefix + "kv_b_proj.weight");

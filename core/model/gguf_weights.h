@@ -1,8 +1,7 @@
-// gguf_weights.h - the supply of weights from GGUF files: tensors under their names there, in
-// place.
+// gguf_weights.h - supplies weights from GGUF files: tensors under their names there, in place.
 //
-// The binding asks by the names of Hugging Face. Experts are stacked, or one tensor each (files of
-// before 2024-04); query, key and value may be one matrix, as may gate and up.
+// The binding asks with the names of Hugging Face. Experts are stacked, or one tensor each (files
+// from before 2024-04). Query, key and value may be one matrix; gate and up may be one, too.
 #pragma once
 
 #include <optional>
@@ -17,9 +16,9 @@
 
 namespace moorage::core {
 
-// "blk.3.attn_q.weight" of "model.layers.3.self_attn.q_proj.weight".
+// "blk.3.attn_q.weight" for "model.layers.3.self_attn.q_proj.weight".
 std::string gguf_tensor_name(const std::string &wanted, const char *mlp_norm);
-// "blk.3." of "model.layers.3."
+// "blk.3." for "model.layers.3."
 std::string gguf_block_name(std::string_view layer);
 
 class gguf_weights : public weight_supply {
@@ -39,11 +38,12 @@ private:
     std::string name_of(const std::string &wanted) const {
         return gguf_tensor_name(wanted, mlp_norm_);
     }
-    // The tensor, its shape checked and counted as used; null after a failure.
+    // The tensor, with its shape checked, counted as used. Null after a failure.
     const gguf_tensor *take(const std::string &name, const shape &wanted, model_part part);
     std::span<const float> floats_of(const gguf_tensor &of, uint64_t first, uint64_t count);
 
-    // Which rows of a fused query, key and value belong to `name`; none: to no part of one.
+    // The rows of a fused query, key and value matrix that belong to `name`; none: `name` is no
+    // part of one.
     struct stretch {
         std::string name;
         uint64_t first = 0, all = 0;

@@ -21,7 +21,7 @@ struct reader {
     const safetensors &file;
     const std::string &name;
 
-    // `shape`: 0 stands for any length.
+    // `shape`: 0 means any length.
     template <class Value>
     result<std::vector<Value>> values(const char *of, dtype type,
                                       std::vector<uint64_t> shape) const {
@@ -71,7 +71,7 @@ std::filesystem::path golden_path(const std::filesystem::path &model) {
     return model.parent_path() / (stem + ".ref.safetensors");
 }
 
-// The best of what the file has under `names`; null: none of them.
+// The first of `names` that the file has; null: none of them.
 const char *first_of(const safetensors &file, std::initializer_list<const char *> names) {
     for (const char *name : names)
         if (file.find(name) != nullptr) return name;
@@ -100,7 +100,8 @@ result<golden_data> read_golden(const std::filesystem::path &directory,
     const char *logits_name =
         first_of(*parsed, {"published_float64_logits", "float64_logits", "logits"});
     const bool published = logits_name == std::string_view("published_float64_logits");
-    // A text that others made follows other logits.
+    // The published model's logits do not give the continuation of the file's makers, so it is not
+    // read with them.
     const char *greedy_name = first_of(*parsed, {"float64_greedy", "greedy"});
     result<std::vector<int32_t>> greedy = std::vector<int32_t>();
     if (!published)
@@ -111,7 +112,7 @@ result<golden_data> read_golden(const std::filesystem::path &directory,
         return error{format("{}: tensor input_ids: {} ids, at least {} are needed", name, count,
                             golden_prompt)};
     const bool one_file = is_gguf(directory);
-    // Written with its prompt in front, or without.
+    // It is written with or without its prompt.
     const auto prompt = input->begin() + golden_prompt;
     if (!one_file && greedy->size() >= golden_prompt &&
         std::equal(input->begin(), prompt, greedy->begin()))

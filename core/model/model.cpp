@@ -39,7 +39,7 @@ result<std::string> read_text(const fs::path &path) {
                        mapped->bytes().size());
 }
 
-// One id, a list of them, or -1 and null for none.
+// One id or a list of ids; -1 and null mean none.
 std::vector<int32_t> read_ids(config_reader &reader, const char *key, uint32_t vocabulary) {
     std::vector<int32_t> ids;
     const json *value = reader.find({key});
@@ -61,7 +61,7 @@ void read_generation(config_reader &reader, uint32_t vocabulary, generation_conf
     out.sample = reader.flag({"do_sample"}, out.sample);
     out.temperature = reader.number({"temperature"}, 0, 1e6, out.temperature);
     out.top_p = reader.number({"top_p"}, 0, 1, out.top_p);
-    // -1 is another spelling of 0: any number of tokens.
+    // -1 also means 0: any number of tokens.
     const json *top_k = reader.find({"top_k"});
     out.top_k =
         top_k != nullptr && *top_k == -1 ? 0 : reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
@@ -240,7 +240,8 @@ model_shape shape_of(const model &of, const std::string &name) {
         static_cast<double>(sizes.expert_bytes) / (3.0 * config.hidden * config.moe_intermediate);
     shape.non_expert_bytes = sizes.shared_bytes + sizes.attention_bytes + sizes.dense_bytes +
                              sizes.router_bytes + sizes.embedding_bytes + sizes.head_bytes;
-    // One row of the embedding is read for a token; where it is tied, all of it, as the head.
+    // A token reads one row of the embedding. If it is tied, a token also reads all of it as the
+    // head.
     shape.dense_bytes =
         shape.non_expert_bytes - (config.tied_embedding ? 0 : sizes.embedding_bytes);
     shape.kv_token_layer_bytes = config.kv_token_layer_bytes(/*value_bytes=*/2);

@@ -1,4 +1,4 @@
-// model_config.cpp - a config.json read by the rules of its architecture's row.
+// model_config.cpp - reads a config.json by the rules of its architecture's row.
 #include "core/model/model_config.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace moorage::core {
 
 namespace {
 
-// With these the bytes of all experts, at 4 a weight and 3 matrices, stay below 2^63.
+// Within these limits the bytes of all experts, with 4 bytes a weight and 3 matrices, stay below
+// 2^63.
 constexpr uint32_t layers_max = 1 << 10, hidden_max = 1 << 17, intermediate_max = 1 << 18,
                    experts_max = 1 << 14, heads_max = 1 << 12, head_dim_max = 1 << 12,
                    rank_max = 1 << 16, vocabulary_max = 1 << 24, positions_limit = 1 << 28;
@@ -28,7 +29,7 @@ void expect(config_reader &in, const char *key, const std::string &is, std::stri
     if (is != wanted) in.fail(key, format("is {}; {} is supported", shown(is), wanted));
 }
 
-// -1 stands for one group of all columns.
+// -1 means one group of all columns.
 uint32_t read_group(config_reader &in, spellings keys) {
     const json *given = in.find(keys);
     return given == nullptr || *given == -1 ? 0 : in.count(keys, 1, hidden_max);
@@ -73,7 +74,7 @@ bool read_order(config_reader &in) {
     return false;
 }
 
-// One group of settings, for all linear layers that are not ignored.
+// A single group of settings, which applies to all linear layers that are not ignored.
 void read_compressed(config_reader &in, packing_config &out) {
     expect(in, "format", in.text({"format"}, ""), "pack-quantized");
     const json *groups = in.object({"config_groups"});
@@ -184,7 +185,7 @@ void read_grouped(config_reader &reader, const architecture &row, model_config &
     attention.sinks = row.sinks;
 }
 
-// Complete: with Granite's multiplier, and for latent attention with yarn's part.
+// The complete scale: includes Granite's multiplier, and yarn's part for latent attention.
 double scale_of(config_reader &reader, const architecture &row, const model_config &config) {
     const double plain = 1 / std::sqrt(static_cast<double>(config.attention.head_dim));
     if (row.multipliers) return reader.number({"attention_multiplier"}, 1e-9, multiplier_max, 1.0);
@@ -288,7 +289,7 @@ void read_router(config_reader &reader, const architecture &row, model_config &c
     if (row.normalise == norm_weights_rule::by_key)
         router.normalise = reader.flag({"norm_topk_prob"}, row.normalise_default);
     else if (row.grouped_routing && reader.flag({"norm_topk_prob"}, false))
-        // The published code normalises instead of scaling, transformers never does.
+        // The published code normalises instead of scaling. Transformers never normalises.
         reader.fail("norm_topk_prob", format("is true; for {} only false is supported", row.name));
     const char *score = row.score == score_kind::sigmoid ? "sigmoid" : "softmax";
     if (const std::string given = reader.text({"scoring_func"}, score); given != score)
@@ -310,7 +311,8 @@ void read_shared(config_reader &reader, const architecture &row, const json &roo
             reader.count({"shared_expert_intermediate_size"}, 0, intermediate_max);
         config.shared_gate = config.shared_intermediate != 0;
     }
-    // null says that there is none; silence would leave tensors unread.
+    // null means that there is no shared expert. An absent key is an error, because tensors would
+    // stay unread.
     if (row.shared != shared_rule::counted) return;
     if (!root.contains("n_shared_experts")) reader.fail("n_shared_experts", "is missing");
     const uint32_t count = reader.count({"n_shared_experts"}, 0, 1024, 0);
@@ -375,7 +377,7 @@ void read_sizes(config_reader &reader, const architecture &row, model_config &co
 void read_attention(config_reader &reader, const architecture &row, model_config &config) {
     config.attention.kind = row.attention;
     config.attention.heads = reader.count({"num_attention_heads"}, 1, heads_max);
-    if (reader.failed()) return;  // what follows divides by them
+    if (reader.failed()) return;  // the code below divides by them
     if (row.attention == attention_kind::latent)
         read_latent(reader, config);
     else

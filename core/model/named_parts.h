@@ -1,4 +1,4 @@
-// named_parts.h - all that a model is made of, by name.
+// named_parts.h - all parts of a model by name.
 #pragma once
 
 #include <filesystem>
@@ -19,14 +19,14 @@ enum class part_kind : uint8_t {
     experts,  // of a layer; the name is its prefix, "model.layers.3."
     latent    // kv_b or its halves; the name is the prefix, "model.layers.3.self_attn."
 };
-// Under the name that config.json's publishers use; borrowed from the model.
+// Has the name that publishers' files use. Borrowed from the model.
 struct named_part {
     std::string name;
     matrix weights = {};
     std::span<const float> values = {};
     part_kind kind = weights ? part_kind::matrix : part_kind::vector;
 };
-// Opens a model and notes its parts, in the order in which they are bound.
+// Opens a model and lists its parts in the order of binding.
 result<std::unique_ptr<model>> open_model(const std::filesystem::path &directory,
                                           std::vector<named_part> &parts);
 

@@ -1,4 +1,4 @@
-// odd_weight.h - which weight of a model is no finite number.
+// odd_weight.h - finds a model's weight that is not a finite number.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace moorage::core {
 
-// The first among those in use, "FILE: tensor T holds nan at [3, 5]"; empty: there is none. Reads
-// them all: for when results were not finite.
+// The first such weight in use, "FILE: tensor T holds nan at [3, 5]"; empty: none. Reads all
+// weights, so call it only after results that were not finite.
 std::string odd_weight(const model &of);
 
 }  // namespace moorage::core

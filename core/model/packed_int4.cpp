@@ -1,4 +1,4 @@
-// packed_int4.cpp - where each way to pack has its codes, scales and zero points.
+// packed_int4.cpp - the places of codes, scales and zero points in each packing.
 #include "core/model/packed_int4.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace moorage::core {
 
 namespace {
 
-// Which four bits of a word have output o of eight: autoawq packs 0 2 4 6 1 3 5 7.
+// The four bits of a word that hold output o of eight. autoawq packs in the order 0 2 4 6 1 3 5 7.
 constexpr std::array<uint32_t, 8> awq_places = {0, 4, 1, 5, 2, 6, 3, 7};
 
 uint32_t nibble(const tensor &of, uint64_t word, uint32_t place) {
@@ -54,7 +54,7 @@ float scale_at(const packed_int4 &of, uint32_t row, uint32_t group) {
                     by_row ? uint64_t{row} * of.groups + group : uint64_t{group} * of.rows + row);
 }
 
-// Nibbles of 32 columns in 16 bytes, as q4_0 has them.
+// Writes 32 columns as nibbles in 16 bytes, as in q4_0.
 void put_codes(const packed_int4 &from, uint32_t row, uint32_t first, uint32_t count,
                std::byte *target) {
     for (uint32_t i = 0; i < count; ++i) {

@@ -1,11 +1,11 @@
-// packed_int4.h - four-bit weights of GPTQ, AWQ and compressed-tensors, in the order that kernels
-// read: rows of outputs, groups with their scale and zero point (weight_types.h).
+// packed_int4.h - four-bit weights of GPTQ, AWQ and compressed-tensors, repacked for the kernels:
+// rows of outputs, and groups with their scale and zero point (weight_types.h).
 //
 //   packed_int4 from{.kind = packing_kind::awq, .rows = 768, .columns = 2048};
 //   from.codes = qweight; from.zeros = qzeros; from.scales = scales;
 //   if (auto made = layout_of(from)) pack(from, *made, memory, columns)
 //
-// A value is scale (code - zero point), exact to the one product.
+// A value is scale * (code - zero point). Only this product rounds.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace moorage::core {
 
-// The tensors of one matrix as they are stored; shapes are checked by whoever fills this.
+// The stored tensors of one matrix. The caller must check their shapes.
 struct packed_int4 {
     packing_kind kind = packing_kind::gptq;
     uint32_t rows = 0, columns = 0, groups = 1;
@@ -28,17 +28,18 @@ struct packed_int4 {
     bool zeros_less_one = false;  // gptq
     const tensor *codes = nullptr, *scales = nullptr;
     const tensor *zeros = nullptr;   // null: 8 everywhere
-    std::vector<uint32_t> group_of;  // [columns]; empty: in order
+    std::vector<uint32_t> group_of;  // [columns]; empty: groups in order
 };
 
-// What pack() makes: the format, and the memory that it takes.
+// The result of pack(): its format and its memory.
 struct int4_layout {
     weight_type type = weight_type::int4_ordered;
     uint64_t data_bytes = 0, scale_bytes = 0;
 };
-// An error where the columns or the groups are of no layout.
+// Fails if columns or groups fit no layout.
 result<int4_layout> layout_of(const packed_int4 &from);
-// Into `target` of that size, aligned to a float; `group_of` is kept by the caller beside it.
+// Packs into `target`, which has the layout's size and is aligned to a float. The caller keeps
+// `group_of` alive.
 matrix pack(const packed_int4 &from, const int4_layout &layout, std::byte *target,
             const uint32_t *group_of);
 

@@ -1,8 +1,8 @@
 // random_model.cpp - a model of any configuration in memory, filled with small random numbers.
 //
-// The walk over the tensors runs twice: first it counts, then, with one block of memory for all,
-// it places every matrix. What a piece of memory holds depends on the seed and its place alone, so
-// the threads that fill it do not show.
+// The tensors are visited twice: first to count, then to place every matrix in one block of memory.
+// The content of memory depends only on the seed and its address in the block, so the number of
+// threads has no effect.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -27,18 +27,18 @@ namespace {
 constexpr uint64_t alignment = 64, piece_bytes = 4u << 20;
 constexpr uint32_t threads_max = 16;
 
-// A stretch of memory to fill with bf16 numbers of one size.
+// A range of memory to fill with bf16 numbers of one magnitude.
 struct filling {
     uint64_t begin, end;
     uint16_t exponent;  // of bf16, biased
 };
 
-// Of an embedding, whose numbers are near 1: a token's row has to count beside what the layers add
-// to it, or tokens look alike to routers, which then ask for a few experts alone. One that is the
-// head, too, is a matrix like others.
+// Exponent of an embedding: numbers near 1. A token's row must matter beside what the layers add to
+// it. Otherwise all tokens look alike to the routers, which then choose only a few experts. A tied
+// embedding is filled like other matrices.
 constexpr uint16_t embedding_exponent = 127;
 
-// Numbers of random sign in [2^e, 2^(e+1)), with 2^e near 1 / sqrt(columns), so that products of
+// Numbers of random sign in [2^e, 2^(e+1)), with 2^e near 1 / sqrt(columns). So products of
 // normalised inputs stay near 1.
 uint16_t exponent_for(uint32_t columns) {
     return static_cast<uint16_t>(127 - std::lround(0.5 * std::log2(columns) + 0.5));
@@ -95,7 +95,7 @@ public:
     void read_experts(const std::string &, std::vector<mlp_weights> &out) {
         const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
         const uint64_t before = bytes_of_part_[static_cast<size_t>(model_part::experts)];
-        // Counting needs no list, which could be long.
+        // Counting needs no list, which might be long.
         const uint32_t listed = base_ == nullptr ? distinct_ : config_.experts;
         for (uint32_t expert = 0; expert < listed; ++expert) {
             if (expert >= distinct_) {
@@ -113,7 +113,7 @@ public:
             }
             if (base_ != nullptr) out.push_back(one);
         }
-        // Those that share memory count as if they did not.
+        // Experts that share memory are counted separately.
         uint64_t &all = bytes_of_part_[static_cast<size_t>(model_part::experts)];
         all = before + (all - before) / distinct_ * config_.experts;
     }

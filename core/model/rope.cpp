@@ -1,4 +1,5 @@
-// rope.cpp - the frequencies of each kind of scaling, in double, rounded to float at the end.
+// rope.cpp - computes the frequencies of each kind of scaling in double and rounds them to float at
+// the end.
 #include "core/model/rope.h"
 
 #include <algorithm>
@@ -17,8 +18,8 @@ std::vector<double> plain_frequencies(double theta, uint32_t dimensions) {
     return out;
 }
 
-// NTK-aware: the base grows with the context beyond the trained one, so that the slowest pair is
-// stretched by as much as the context and the fastest not at all.
+// NTK-aware: the base grows with the context beyond the trained length. The slowest pair is
+// stretched by as much as the context, and the fastest pair not at all.
 double dynamic_theta(const rope_config &of, uint64_t context) {
     const double trained = of.original_positions;
     if (of.dimensions <= 2 || trained <= 0 || static_cast<double>(context) <= trained)
@@ -27,10 +28,10 @@ double dynamic_theta(const rope_config &of, uint64_t context) {
     return of.theta * std::pow(stretch, of.dimensions / (of.dimensions - 2.0));
 }
 
-// YaRN 3.2: pairs that turn often within the trained context stay as they are, those that do not
-// complete a turn are interpolated, and a ramp joins them.
+// YaRN 3.2: pairs that rotate often within the trained context stay unchanged. Pairs that do not
+// complete a turn are interpolated. A ramp joins them.
 void scale_yarn(const rope_config &of, std::vector<double> &frequencies) {
-    // The pair that turns `turns` times within the trained context.
+    // The pair that completes `turns` turns within the trained context.
     const auto pair_of_turns = [&](double turns) {
         return of.dimensions * std::log(of.original_positions / (turns * two_pi)) /
                (2 * std::log(of.theta));
@@ -42,14 +43,15 @@ void scale_yarn(const rope_config &of, std::vector<double> &frequencies) {
     }
     low = std::max(low, 0.0);
     high = std::min(high, of.dimensions - 1.0);
-    if (low == high) high += 0.001;  // a step, as the reference makes it
+    if (low == high) high += 0.001;  // gives a step, as in the reference
     for (size_t i = 0; i < frequencies.size(); ++i) {
         const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
         frequencies[i] = frequencies[i] / of.factor * ramp + frequencies[i] * (1 - ramp);
     }
 }
 
-// By wavelength: short ones stay, long ones are interpolated, those between the two bounds blend.
+// By wavelength: short ones stay, long ones are interpolated, those between the two bounds are
+// blended.
 void scale_llama3(const rope_config &of, std::vector<double> &frequencies) {
     const double trained = of.original_positions;
     const double low = of.low_frequency_factor, high = of.high_frequency_factor;
@@ -142,7 +144,7 @@ void rope_angles(const rope_turn &turn, uint32_t position, std::span<float> cosi
                  std::span<float> sines) {
     assert(cosines.size() == turn.frequencies.size() && sines.size() == cosines.size());
     for (size_t i = 0; i < cosines.size(); ++i) {
-        // The reference multiplies in float; at far positions that rounding is part of the model.
+        // The reference multiplies in float. At far positions this rounding is part of the model.
         const double angle = static_cast<float>(position) * turn.frequencies[i];
         cosines[i] = static_cast<float>(std::cos(angle)) * turn.attention_factor;
         sines[i] = static_cast<float>(std::sin(angle)) * turn.attention_factor;

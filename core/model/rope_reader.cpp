@@ -1,4 +1,4 @@
-// rope_reader.cpp - rope_theta, rope_scaling and rope_parameters, for every kind of scaling.
+// rope_reader.cpp - reads rope_theta, rope_scaling and rope_parameters for every kind of scaling.
 #include "core/model/rope_reader.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ constexpr std::pair<std::string_view, rope_kind> kinds[] = {
     {"su", rope_kind::longrope},  // its name in the first Phi-3 files
 };
 
-// What a key holds, which may be given per layer type; then all have to be the same. Null: nothing.
+// The object under a key. If it is given per layer type, all must be equal. Null: none.
 const json *parameters_of(config_reader &reader, const char *key) {
     const json *found = reader.object({key});
     if (found == nullptr || found->empty()) return nullptr;
@@ -66,7 +66,7 @@ void read_longrope(config_reader &scaling, rope_config &rope) {
                                      "needed",
                                      list->size(), pairs));
     rope.attention_factor = scaling.number({"attention_factor"}, 0, 1e3, 0.0);
-    // Phi-3.5-MoE gives the factor itself, once for short texts and once for long ones.
+    // Phi-3.5-MoE gives the factor itself: one for short texts and one for long ones.
     if (!scaling.has({"short_mscale"}) && !scaling.has({"long_mscale"})) return;
     rope.attention_factor = scaling.number({"short_mscale"}, 1e-3, 1e3);
     if (scaling.number({"long_mscale"}, 1e-3, 1e3) != rope.attention_factor)
@@ -81,7 +81,7 @@ void read_scaling(config_reader &scaling, rope_config &rope, uint32_t positions)
         scaling.fail("alpha", format("is {:g}; a base scaled by it is not supported", alpha));
     rope.kind = kind_of(scaling);
     if (rope.kind == rope_kind::plain) {
-        // What no type claims would be left out.
+        // Without a type, these keys would be ignored.
         for (const char *key : {"factor", "short_factor", "long_factor"})
             if (!scaling.has({"rope_type", "type"}) && scaling.has({key}))
                 scaling.fail(key, "is given without a rope_type; name the type that it is of");
@@ -89,7 +89,7 @@ void read_scaling(config_reader &scaling, rope_config &rope, uint32_t positions)
     }
     rope.original_positions = scaling.count({"original_max_position_embeddings"}, 1, positions_max,
                                             rope.original_positions);
-    // Yarn and longrope may leave the factor to the lengths before and after.
+    // Yarn and longrope may omit the factor; it is then the ratio of the lengths after and before.
     const double ratio = static_cast<double>(positions) / rope.original_positions;
     const bool derived = rope.kind == rope_kind::yarn || rope.kind == rope_kind::longrope;
     rope.factor = scaling.number({"factor"}, 1e-3, factor_max,
@@ -116,7 +116,7 @@ double yarn_mscale(double factor, double mscale) {
 
 void read_rope(config_reader &reader, const architecture &row, model_config &config) {
     rope_config &rope = config.rope;
-    // rope_scaling, which model cards tell to add, is in place of rope_parameters, as in
+    // rope_scaling, which model cards tell users to add, replaces rope_parameters, as in
     // transformers.
     const json *parameters = parameters_of(reader, "rope_parameters"),
                *given = parameters_of(reader, "rope_scaling");
@@ -125,7 +125,8 @@ void read_rope(config_reader &reader, const architecture &row, model_config &con
     config_reader scaling(given != nullptr ? *given : *parameters, reader.name() + ": rope");
     config_reader other(*parameters, reader.name() + ": rope");
 
-    // Where it leaves something out, transformers takes the architecture's; here the model's stays.
+    // If a key is missing there, transformers uses the architecture's default. Here the model's
+    // value stays.
     const auto of_key = [&](const char *key) -> config_reader & {
         for (config_reader *one : {&scaling, &reader, &other})
             if (one->has({key})) return *one;

@@ -1,4 +1,4 @@
-// rope_reader.h - the rotary embedding's part of a config.json, in its old and new spellings.
+// rope_reader.h - reads the rotary embedding's keys of a config.json, in old and new spellings.
 #pragma once
 
 #include "core/model/architectures.h"
@@ -7,8 +7,8 @@
 
 namespace moorage::core {
 
-// Fills `config.rope`. Requires: `config` has its positions and its attention's sizes; for latent
-// attention rope.dimensions is set. What is wrong goes to `reader`.
+// Fills `config.rope`. Requires: `config` has its positions and its attention's sizes, and for
+// latent attention rope.dimensions. Errors go to `reader`.
 void read_rope(config_reader &reader, const architecture &row, model_config &config);
 
 // Yarn's factor on the attention for a scale `mscale` (DeepSeek-V2): 0.1 mscale ln(factor) + 1.

@@ -1,4 +1,4 @@
-// routing.cpp - the rules of choosing experts, one function a kind of score.
+// routing.cpp - the rules for choosing experts, one function per kind of score.
 #include "core/model/routing.h"
 
 #include <algorithm>
@@ -11,8 +11,7 @@ namespace moorage::core {
 namespace {
 
 constexpr float lowest = -std::numeric_limits<float>::infinity();
-// Added to the sum that weights are divided by, as the reference does for sigmoid scores, which
-// may all be zero.
+// Added to the sum that divides the weights, as in the reference. Sigmoid scores may all be zero.
 constexpr double sum_floor = 1e-20;
 
 void softmax(std::span<const float> logits, std::span<float> out) {
@@ -32,8 +31,8 @@ void sigmoid(std::span<const float> logits, std::span<float> out) {
         out[i] = static_cast<float>(1 / (1 + std::exp(-static_cast<double>(logits[i]))));
 }
 
-// The largest values, best first, of equal ones the first; what is -infinity only when nothing else
-// is left.
+// The indices of the largest values, best first; of equal values the first. -infinity is used only
+// if nothing else is left.
 void largest_of(std::span<const float> values, std::span<uint32_t> out) {
     uint32_t found = 0;
     for (uint32_t i = 0; i < values.size(); ++i) {
@@ -47,7 +46,7 @@ void largest_of(std::span<const float> values, std::span<uint32_t> out) {
     assert(found == out.size());
 }
 
-// Scores outside the chosen groups become -infinity.
+// Sets scores outside the chosen groups to -infinity.
 void keep_groups(const router_config &rule, std::span<float> scores) {
     const size_t width = scores.size() / rule.groups;
     std::vector<float> of_group(rule.groups);
@@ -71,8 +70,9 @@ void keep_groups(const router_config &rule, std::span<float> scores) {
             std::ranges::fill(scores.subspan(group * width, width), lowest);
 }
 
-// Phi-3.5-MoE: each chosen expert in its turn against those that neither went before nor lie
-// further below it than the threshold allows, relative to the larger magnitude of the two.
+// Phi-3.5-MoE: the weight of a chosen expert is its softmax over a set of experts. The set excludes
+// those chosen before it and those below it by more than the threshold, relative to the larger of
+// the two magnitudes.
 void weigh_sparsemixer(double jitter, std::span<const float> logits,
                        std::span<const uint32_t> chosen, std::span<float> weights) {
     for (size_t rank = 0; rank < chosen.size(); ++rank) {
@@ -125,7 +125,7 @@ void routing_rule::weigh(std::span<const float> logits, std::span<const uint32_t
         weigh_sparsemixer(rule_.jitter, logits, chosen, weights);
         return;
     }
-    // Softmax over the chosen is softmax over all, divided by its sum over the chosen.
+    // Softmax over the chosen equals softmax over all, divided by its sum over the chosen.
     const bool of_chosen = rule_.score == score_kind::softmax_of_chosen;
     if (of_chosen) {
         float largest = lowest;

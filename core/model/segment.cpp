@@ -1,4 +1,4 @@
-// segment.cpp - where the bytes of a segment's image lie, and copies of any range of them.
+// segment.cpp - the places of a segment image's bytes, and copies of any range of them.
 #include "core/model/segment.h"
 
 #include <algorithm>
@@ -49,14 +49,15 @@ segment_image::segment_image(const mlp_weights &expert, uint32_t first, uint32_t
     }
 }
 
-// What of the stretch lies in [begin, end); no bytes: nothing.
+// The part of the stretch within [begin, end). No bytes: there is none.
 segment_image::source segment_image::source_of(uint32_t number, uint64_t begin,
                                                uint64_t end) const {
     const stretch &from = stretches_[number];
     const uint64_t low = std::max(begin, from.offset_bytes);
     const uint64_t high = std::min(end, from.offset_bytes + from.width_bytes * from.rows);
     if (low >= high) return {nullptr, 0, number};
-    const auto place = [&](uint64_t at) {  // of a byte of the image, from the stretch's first
+    const auto place = [&](uint64_t at) {  // from a byte of the image to its offset from the
+                                           // stretch's first byte
         const uint64_t within = at - from.offset_bytes;
         return within / from.width_bytes * from.stride_bytes + within % from.width_bytes;
     };
@@ -83,7 +84,7 @@ void segment_image::take(const source &of, uint64_t offset, std::span<const std:
     while (!bytes.empty()) {
         const uint64_t row = place / from.stride_bytes, column = place % from.stride_bytes;
         const bool inside = column < from.width_bytes;
-        const bool whole = from.width_bytes == from.stride_bytes;  // then rows have no border
+        const bool whole = from.width_bytes == from.stride_bytes;  // then rows are contiguous
         const uint64_t left = whole    ? bytes.size()
                               : inside ? from.width_bytes - column
                                        : from.stride_bytes - column;

@@ -1,13 +1,13 @@
-// segment.h - the image of an expert's segment: the contiguous bytes that a load moves.
+// segment.h - the image of an expert's segment: the contiguous bytes that a load transfers.
 //
 //   segment_image top(expert, 0, top_rows(intermediate, 0.5));
 //   top.copy(0, top.bytes(), slot);            // any range, in any order
 //   mlp_weights in_slot = top.view(slot);      // what a kernel reads
 //
-// An image holds, one after the other, the segment's rows of gate and up and its columns of down,
-// and scales that lie apart behind the values of each. Rows follow each other without gaps; the
-// images of a split expert together have the bytes of the whole. Biases are no part of it: they
-// stay where the model keeps them.
+// An image holds the segment's rows of gate and up, then its columns of down. Scales that are
+// stored separately follow the values of each matrix. Rows have no gaps. The images of a split
+// expert together have the bytes of the whole. Biases are not included: they stay where the model
+// keeps them.
 #pragma once
 
 #include <array>
@@ -23,32 +23,32 @@ namespace moorage::core {
 class segment_image {
 public:
     // Rows [first, first + count) of the intermediate dimension of `expert` (borrowed). Requires:
-    // within it, whole blocks of the weights' format.
+    // whole blocks of the weights' format within the expert.
     segment_image(const mlp_weights &expert, uint32_t first, uint32_t count);
 
     uint64_t bytes() const { return bytes_; }
-    // Bytes [begin, end) of the image to target + begin.
+    // Copies bytes [begin, end) of the image to target + begin.
     void copy(uint64_t begin, uint64_t end, std::byte *target) const;
-    // Where a range of the image comes from: stretches of the model's memory that may hold other
-    // bytes, too. Appended; `begin` and `end` as in copy().
+    // The model's memory that a range of the image comes from, in stretches that may also contain
+    // other bytes. Appends; `begin` and `end` as in copy().
     struct source {
         const std::byte *data;
         uint64_t bytes;
         uint32_t stretch;
     };
     void sources(uint64_t begin, uint64_t end, std::vector<source> &out) const;
-    // What copy() does, of one source: its bytes from `offset` on are `bytes`.
+    // Does copy() for one source, whose bytes from `offset` on are given in `bytes`.
     void take(const source &of, uint64_t offset, std::span<const std::byte> bytes,
               std::byte *target) const;
-    // The segment's weights in an image at `base`: matrices of `count` rows (columns for down),
-    // biases of these rows. `base` aligned to 64 bytes makes the matrices' values aligned to 16
-    // where a row of `hidden` values has a multiple of 16 bytes.
+    // The segment's weights in an image at `base`: matrices of `count` rows (down: columns), biases
+    // of these rows. If `base` is aligned to 64 bytes and a row of `hidden` values has a multiple
+    // of 16 bytes, the matrices' values are aligned to 16 bytes.
     mlp_weights view(const std::byte *base) const;
-    // The same in place, without a copy.
+    // As view(), but in the model's memory, without a copy.
     mlp_weights in_place() const;
 
 private:
-    // A stretch of the image: `rows` rows of `width_bytes` each, `stride_bytes` apart at `source`.
+    // Part of the image: `rows` rows of `width_bytes` each, `stride_bytes` apart at `source`.
     struct stretch {
         const std::byte *source;
         uint64_t offset_bytes, width_bytes, stride_bytes, rows;

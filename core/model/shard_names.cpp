@@ -1,4 +1,4 @@
-// shard_names.cpp - sorts the names of a directory by what they say of themselves.
+// shard_names.cpp - sorts the files of a directory by their names.
 #include "core/model/shard_names.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::string some_of(const std::vector<std::string> &names) {
     return listed(first, "and");
 }
 
-// Shards of one model: number to name.
+// The shards of one model, by number.
 using shard_set = std::map<uint32_t, std::string>;
 
 result<std::vector<std::string>> whole_set(const fs::path &directory, const shard_set &shards,

@@ -21,14 +21,14 @@ constexpr const char *single_name = "model.safetensors",
 constexpr uint64_t index_bytes_max = 64u << 20;  // DeepSeek-V3's has 9 MB
 constexpr size_t files_max = 10'000;
 
-// A name of a file in the directory itself.
+// Is it the name of a file in the directory itself?
 bool stays_inside(const std::string &name) {
     return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
            name.find('\\') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
-// The library's sorted objects: with those that keep the order of keys, reading takes a time that
-// grows with the square of their number.
+// Uses the library's sorted objects. With objects that keep the order of keys, the time grows with
+// the square of their number.
 result<std::map<std::string, std::string>> read_index(const fs::path &path) {
     const result<mapped_file> mapped = mapped_file::open(path);
     if (!mapped) return mapped.failure();
@@ -90,7 +90,7 @@ status shards::add_indexed(const fs::path &directory) {
     return success();
 }
 
-// A tensor that the index leaves out is taken from the file that has it, if only one has.
+// If the index omits a tensor, the file that has it is used, provided that only one has it.
 void shards::add_tensors(const weight_map &index) {
     for (const auto &shard : files_)
         for (const tensor &held : shard->header.tensors) {

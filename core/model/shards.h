@@ -1,4 +1,4 @@
-// shards.h - the safetensors files of a model directory: one, or several behind an index.
+// shards.h - the safetensors files of a model directory: a single one, or several with an index.
 //
 //   auto opened = shards::open("models/demo");
 //   const stored_tensor *found = opened->find("model.norm.weight");
@@ -24,25 +24,26 @@ namespace moorage::core {
 struct stored_tensor {
     const tensor *what;
     const std::string *file;  // its path, for messages
-    bool used = false;        // set by who reads it
-    bool listed = true;       // by the index, where there is one
+    bool used = false;        // set by the reader of the tensor
+    bool listed = true;       // by the index, if there is one
 };
 
 class shards {
 public:
-    // model.safetensors, or else the files that model.safetensors.index.json names, which have to
-    // lie in the directory itself; or else numbered shards that are all there.
+    // Opens model.safetensors. Otherwise the files that model.safetensors.index.json names, which
+    // must be in the directory itself. Otherwise numbered shards, if all are present.
     static result<shards> open(const std::filesystem::path &directory);
 
-    // Null: no such tensor. One that the index promises in vain is remembered for check_found().
+    // Null: no such tensor. If the index lists it but no file has it, check_found() will report
+    // that.
     stored_tensor *find(std::string_view name);
-    // Fails where somebody looked for a tensor that the index has and its file does not. Requires:
-    // all that is needed was looked for. Warns of what index and files disagree in.
+    // Fails if find() was called for a tensor that the index lists and its file lacks. Requires:
+    // all needed tensors were looked up. Warns if index and files disagree.
     status check_found() const;
-    // In the order of files and of their bytes.
+    // Ordered by file, then by their bytes.
     const std::vector<stored_tensor> &tensors() const { return tensors_; }
     uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
-    // What an error about a missing tensor calls the place: the one file, or the index.
+    // The place in errors about a missing tensor: the single file, or the index.
     const std::string &place() const { return place_; }
 
 private:
@@ -59,12 +60,12 @@ private:
     status add_numbered(const std::filesystem::path &directory);
     void number_all();
 
-    std::vector<std::unique_ptr<file>> files_;  // stay where they are: others point into them
+    std::vector<std::unique_ptr<file>> files_;  // pointers, so that files do not move
     std::vector<stored_tensor> tensors_;
     std::unordered_map<std::string_view, size_t> numbers_;
-    // What the index says and its files do not hold: tensor to the reason.
+    // Tensors that the index lists but its files lack, with the reason.
     std::map<std::string, std::string, std::less<>> absent_;
-    std::string wanted_;  // the first of them that somebody looked for
+    std::string wanted_;  // the first of them that was looked up
     std::string place_;
 };
 

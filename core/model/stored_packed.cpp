@@ -1,5 +1,5 @@
-// stored_packed.cpp - matrices of a directory whose publisher packed them: 8-bit floats with scales
-// of blocks, and four-bit numbers of GPTQ, AWQ and compressed-tensors.
+// stored_packed.cpp - matrices of a directory that their publisher has packed: 8-bit floats with
+// block scales, and four-bit numbers of GPTQ, AWQ and compressed-tensors.
 #include <cstring>
 #include <utility>
 
@@ -10,7 +10,8 @@
 
 namespace moorage::core {
 
-// Its tensors under the name without ".weight"; none: it is not packed, or it failed.
+// Reads the tensors whose names replace ".weight". None: the matrix is not packed, or reading
+// failed.
 std::optional<matrix> stored_weights::read_packed(const std::string &name, uint32_t rows,
                                                   uint32_t columns, model_part part) {
     constexpr std::string_view ending = ".weight";
@@ -67,7 +68,7 @@ matrix stored_weights::read_fp8(const std::string &stem, uint32_t rows, uint32_t
     const matrix made =
         packed_matrix(weight_type::fp8, rows, columns, values->what->bytes.data(), factors);
     if (columns % group_values == 0) return made;
-    // Rows that end within a group are rare and small.
+    // Rows that end within a group are rare and small, so they become floats.
     std::byte *floats = own(uint64_t{rows} * columns * sizeof(float),
                             format("{}: tensor {}.weight as floats", *values->file, stem));
     if (floats == nullptr) return {};
@@ -76,7 +77,7 @@ matrix stored_weights::read_fp8(const std::string &stem, uint32_t rows, uint32_t
     return packed_matrix(weight_type::f32, rows, columns, floats);
 }
 
-// Which group each column is of; empty where they come in order.
+// The group of each column; empty: groups in order.
 std::vector<uint32_t> stored_weights::read_order(const std::string &name, const packed_int4 &of,
                                                  model_part part) {
     const bool needed = config_.packing.needs_order && of.groups > 1;

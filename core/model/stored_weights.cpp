@@ -1,4 +1,4 @@
-// stored_weights.cpp - tensors of a directory as matrices and vectors; the layouts of experts.
+// stored_weights.cpp - tensors of a directory as matrices and vectors, and the layouts of experts.
 #include "core/model/stored_weights.h"
 
 #include <array>
@@ -13,8 +13,8 @@ namespace moorage::core {
 
 namespace {
 
-// target [columns, rows] from source [rows, columns], whose rows are `stride` elements apart and
-// whose columns are `step` apart. Blocked, so that both sides stay in the cache.
+// Transposes source [rows, columns] into target [columns, rows]. Rows of the source are `stride`
+// elements apart, columns `step`. Blocked, so that both sides stay in the cache.
 template <class Element>
 void transpose(const std::byte *source, uint32_t rows, uint32_t columns, size_t stride, size_t step,
                std::byte *target) {
@@ -38,7 +38,7 @@ void transpose(weight_type type, const std::byte *source, uint32_t rows, uint32_
     });
 }
 
-// As safetensors call it: "BF16".
+// The name in safetensors: "BF16".
 std::string file_name_of(const weight_format &format) {
     std::string name = format.name;
     for (char &letter : name) letter = static_cast<char>(std::toupper(letter));
@@ -82,7 +82,7 @@ std::optional<weight_type> stored_weights::type_of(const stored_tensor &tensor) 
 }
 
 std::byte *stored_weights::own(uint64_t bytes, const std::string &purpose) {
-    // Many small matrices share a block.
+    // Many small matrices share one block.
     constexpr uint64_t block_bytes = 16u << 20, alignment = 64;
     const uint64_t taken = (bytes + alignment - 1) / alignment * alignment;
     if (taken > owned_.left_bytes) {
@@ -120,7 +120,8 @@ matrix stored_weights::read_matrix(const std::string &name, uint32_t rows, uint3
     return packed_matrix(*type, rows, columns, values_of(*found));
 }
 
-// Read as a whole here, so checked here; matrices show what they hold in what they compute.
+// These are read completely, so they are checked for odd values here. Matrices are not: their odd
+// values show in the results.
 std::vector<float> stored_weights::floats_of(const stored_tensor &tensor) {
     if (!type_of(tensor)) return {};
     std::vector<float> all(tensor.what->elements());
@@ -177,7 +178,7 @@ void stored_weights::read_separate(const std::string &layer, std::vector<mlp_wei
     }
 }
 
-// [E, 2 I, H], gate before up, and [E, H, I].
+// Fused experts [E, 2 I, H], gate before up, and [E, H, I].
 void stored_weights::read_halves(const std::string &layer, std::vector<mlp_weights> &out) {
     const uint64_t inner = config_.moe_intermediate, hidden = config_.hidden;
     const stored_tensor *in = take(layer + row_.tensors.fused_in,
@@ -201,7 +202,8 @@ void stored_weights::read_halves(const std::string &layer, std::vector<mlp_weigh
     }
 }
 
-// [E, H, 2 I] with gate and up in turn, and [E, I, H]: turned round into memory of our own.
+// Fused experts [E, H, 2 I] with gate and up alternating, and [E, I, H]. Transposed into memory of
+// our own.
 void stored_weights::read_turned(const std::string &layer, std::vector<mlp_weights> &out) {
     const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
     const stored_tensor *in =
@@ -217,7 +219,7 @@ void stored_weights::read_turned(const std::string &layer, std::vector<mlp_weigh
                            *down->file, down->what->name, name_of(*down_type), in->what->name,
                            name_of(*type)));
     const uint64_t element = bytes_of_columns(*type, 1);
-    const uint64_t one = element * inner * hidden;  // of one matrix
+    const uint64_t one = element * inner * hidden;  // bytes of one matrix
     std::byte *target = own(3 * one * config_.experts,
                             format("{}: turning round the experts of {}", *in->file, layer));
     if (target == nullptr) return;
@@ -233,7 +235,8 @@ void stored_weights::read_turned(const std::string &layer, std::vector<mlp_weigh
     }
 }
 
-// Blocks [E, 2 I, H/32, 16] with gate and up in turn, [E, H, I/32, 16], and a scale for each block.
+// Blocks [E, 2 I, H/32, 16] with gate and up alternating, [E, H, I/32, 16], and a scale for each
+// block.
 void stored_weights::read_mxfp4(const std::string &layer, std::vector<mlp_weights> &out) {
     const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
     if (inner % 32 != 0 || hidden % 32 != 0)
@@ -255,7 +258,7 @@ void stored_weights::read_mxfp4(const std::string &layer, std::vector<mlp_weight
     const auto [down, down_scales] = read(row_.tensors.fused_out, hidden, inner);
     if (failed()) return;
     count_parameters(uint64_t{3} * inner * hidden * config_.experts);
-    // `step`: rows of the file from one of the matrix to the next.
+    // `step`: rows of the file from one row of the matrix to the next.
     const auto place = [](const stored_tensor *blocks, const stored_tensor *scales, uint64_t row,
                           uint32_t step, uint32_t rows, uint32_t columns) {
         matrix made = packed_matrix(weight_type::mxfp4, rows, columns, blocks->what->bytes.data(),
@@ -276,7 +279,7 @@ void stored_weights::read_mxfp4(const std::string &layer, std::vector<mlp_weight
 
 void stored_weights::read_biases(const std::string &layer, std::vector<mlp_weights> &out) {
     const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
-    // They stay beside the router when experts move, and are counted with it.
+    // Biases stay beside the router when experts move, so they are counted with it.
     const stored_tensor *in = take(layer + row_.tensors.fused_in + "_bias",
                                    {config_.experts, uint64_t{2} * inner}, model_part::router);
     const stored_tensor *down = take(layer + row_.tensors.fused_out + "_bias",

@@ -1,5 +1,5 @@
-// stored_weights.h - the supply of weights from a directory's shards: checks names, shapes and
-// types, and turns round what a checkpoint stores the other way.
+// stored_weights.h - supplies weights from a directory's shards. Checks names, shapes and types,
+// and transposes matrices that a checkpoint stores the other way.
 #pragma once
 
 #include <deque>
@@ -15,11 +15,11 @@
 
 namespace moorage::core {
 
-// Memory that weights point into beside the mapped files.
+// Memory for weights that cannot stay in the mapped files.
 struct owned_weights {
     std::deque<std::vector<float>> vectors;
     std::deque<memory_block> blocks;
-    uint64_t left_bytes = 0;                   // of the last block
+    uint64_t left_bytes = 0;                   // unused part of the last block
     std::deque<std::vector<uint32_t>> orders;  // matrix::group_of
 };
 struct packed_int4;
@@ -38,19 +38,19 @@ public:
 
 private:
     using shape = std::vector<uint64_t>;
-    // The tensor, its shape checked and counted as used; null after a failure.
-    // `counted`: its values are parameters of the model.
+    // The tensor, with its shape checked, counted as used. Null after a failure. `counted`: its
+    // values are parameters of the model.
     const stored_tensor *take(const std::string &name, const shape &wanted, model_part part,
                               bool counted = true);
     std::optional<weight_type> type_of(const stored_tensor &tensor);
-    // Its bytes, copied where the file does not align them to the type.
+    // Its bytes, copied if the file does not align them to the type.
     const std::byte *values_of(const stored_tensor &tensor);
-    // Memory of the model's own, aligned to 64 bytes.
+    // Allocates memory of the model's own, aligned to 64 bytes.
     std::byte *own(uint64_t bytes, const std::string &purpose);
     std::vector<float> floats_of(const stored_tensor &tensor);
     std::span<const float> keep(std::vector<float> values);
 
-    // In stored_packed.cpp.
+    // Defined in stored_packed.cpp.
     const stored_tensor *take_of_type(const std::string &name, const shape &wanted, model_part part,
                                       std::initializer_list<dtype> types);
     std::optional<matrix> read_packed(const std::string &name, uint32_t rows, uint32_t columns,

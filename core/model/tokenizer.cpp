@@ -1,4 +1,4 @@
-// tokenizer.cpp - a text's way through the parts of a tokenizer, and back.
+// tokenizer.cpp - passes a text through the parts of a tokenizer, and back.
 #include "core/model/tokenizer.h"
 
 #include "core/base/mapped_file.h"
@@ -56,7 +56,7 @@ std::unique_ptr<tokenizer> tokenizer::make(tokenizer_parts parts) {
         new tokenizer(std::make_unique<tokenizer_parts>(std::move(parts))));
 }
 
-// `text` lies between added tokens that are looked for in the raw text; `first`: at its begin.
+// `text`: between two added tokens that were found in the raw text. `first`: at the beginning.
 status tokenizer::encode_part(std::string_view text, bool first, const encode_options &options,
                               std::vector<int32_t> &ids) const {
     result<std::string> done = normalize(parts_->normalizers, std::string(text));

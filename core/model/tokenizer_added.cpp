@@ -1,4 +1,4 @@
-// tokenizer_added.cpp - a trie over bytes, and the rules of what counts as a match.
+// tokenizer_added.cpp - a trie over bytes, and the rules for matches.
 #include "core/model/tokenizer_added.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ size_t added_finder::match(std::string_view text, size_t at, int32_t &token) con
 
 std::vector<added_finder::part> added_finder::find(std::string_view text, bool special) const {
     std::vector<part> parts;
-    size_t told = 0;  // the parts reach to here
+    size_t told = 0;  // the parts so far end here
     for (size_t at = 0; at < text.size() && !tokens_.empty();) {
         int32_t index = -1;
         const size_t bytes = begins_[static_cast<uint8_t>(text[at])] ? match(text, at, index) : 0;
@@ -64,11 +64,11 @@ std::vector<added_finder::part> added_finder::find(std::string_view text, bool s
             continue;
         }
         size_t begin = at, end = at + bytes;
-        at = end;  // what does not count as a match is passed over all the same
+        at = end;  // a text that does not count as a match is skipped, too
         const added_token &token = tokens_[index];
         if (token.special && !special) continue;
         if (token.single_word && (word_before(text, begin) || word_behind(text, end))) continue;
-        // Space that the token before has taken along is no longer there to take.
+        // The token before may already have taken the space.
         if (token.strip_left)
             begin = std::max(begin - trailing_space_bytes(text.substr(0, begin)), told);
         if (token.strip_right) end += leading_space_bytes(text.substr(end));

@@ -1,5 +1,5 @@
-// tokenizer_added.h - tokens beside the vocabulary's own: found in a text before anything else, or
-// behind the normaliser.
+// tokenizer_added.h - tokens added to the vocabulary. They are found in a text before all other
+// steps, or after the normaliser.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ struct added_token {
     std::string content;
     int32_t id = 0;
     bool single_word = false;                      // not within a word
-    bool strip_left = false, strip_right = false;  // takes the white space beside it along
-    bool normalized = true;                        // looked for behind the normaliser
+    bool strip_left = false, strip_right = false;  // includes the white space beside it
+    bool normalized = true;                        // searched for after the normaliser
     bool special = false;
 };
 
-// Finds added tokens: the leftmost, and the longest of those.
+// Finds added tokens: the leftmost first, and the longest at each place.
 class added_finder {
 public:
-    // `text`: what the token looks like where it is looked for. Not empty; the first token of a
-    // text stays.
+    // `text`: the token's spelling where it is searched for, not empty. If two tokens have the same
+    // text, the first one stays.
     void add(std::string_view text, const added_token &token);
 
-    // A stretch of the text: a token (id >= 0), or text between tokens.
+    // Part of the text: a token (id >= 0), or text between tokens.
     struct part {
         size_t begin, end;
         int32_t id;
     };
-    // Without `special`, special tokens count as text.
+    // Without `special`, special tokens are treated as text.
     std::vector<part> find(std::string_view text, bool special) const;
 
 private:
@@ -39,7 +39,7 @@ private:
         std::unordered_map<uint8_t, uint32_t> next;
         int32_t token = -1;  // index into tokens_
     };
-    // The longest token at text[at]: its bytes, 0 for none.
+    // The number of bytes of the longest token at text[at]; 0: none.
     size_t match(std::string_view text, size_t at, int32_t &token) const;
 
     std::vector<added_token> tokens_;

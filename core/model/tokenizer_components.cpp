@@ -1,4 +1,4 @@
-// tokenizer_components.cpp - one branch per type.
+// tokenizer_components.cpp - one branch per component type.
 #include "core/model/tokenizer_components.h"
 
 #include <utility>
@@ -15,10 +15,10 @@ constexpr int sequence_depth_max = 16;  // of sequences within sequences
 // The pattern that GPT-2 cuts words with.
 constexpr const char *word_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// \w of the reference's other matcher, which counts joiners in.
+// \w of the reference's other matcher, which includes joiners.
 constexpr const char *words_or_signs = R"([\w\u200c\u200d]+|[^\w\u200c\u200d\s]+)";
 
-// A known pattern, or one of the file; none after a problem.
+// The compiled pattern; none after a problem.
 std::optional<pattern> kept(const component_reader &in, result<pattern> made) {
     if (made) return std::move(made).value();
     in.refuse(made.failure().text);
@@ -33,8 +33,8 @@ std::optional<pattern> read_pattern(const component_reader &in) {
     return kept(held, pattern::regex(held.text("Regex")));
 }
 
-// In a text to put in place of a regular expression's matches, releases of the reference differ on
-// whether $1 is a group.
+// Refuses $1 in the replacement text of a regular expression. Releases of the reference differ on
+// whether it is a group.
 std::string replacement_text(const component_reader &in) {
     std::string content = in.text("content");
     const tokenizer_json *held = in.find("pattern");
@@ -72,7 +72,7 @@ void read_byte_level(const component_reader &in, std::vector<word_step> &steps) 
     steps.push_back(std::move(step));
 }
 
-// Old files say add_prefix_space, new ones prepend_scheme.
+// Old files have add_prefix_space, new ones prepend_scheme.
 prepend_rule read_prepend(const component_reader &in) {
     const auto rule =
         static_cast<prepend_rule>(in.choice("prepend_scheme", {"always", "first", "never"}));
@@ -156,7 +156,7 @@ void read_pre_tokenizer(const component_reader &in, int depth, std::vector<word_
             in.flag("individual_digits", false) ? match_rule::isolated : match_rule::contiguous,
             false, steps);
     if (type == "Punctuation") {
-        // A missing behavior is Isolated, the first of the list here.
+        // A missing behavior means Isolated, the first of this list.
         constexpr match_rule rules[] = {match_rule::isolated, match_rule::removed,
                                         match_rule::merged_with_previous,
                                         match_rule::merged_with_next, match_rule::contiguous};
@@ -206,7 +206,7 @@ void read_decoder(const component_reader &in, int depth, std::vector<decoder_ste
     steps.push_back(std::move(step));
 }
 
-// The template of a single text: special tokens around $A.
+// Reads the template of a single text: special tokens around $A.
 void read_template(const component_reader &in, uint32_t size, text_frame &frame) {
     std::vector<int32_t> sides[2];
     int side = 0;
@@ -243,7 +243,7 @@ void read_post_processor(const component_reader &in, uint32_t size, int depth, t
         });
     else if (type == "TemplateProcessing")
         read_template(in, size, frame);
-    // ByteLevel trims offsets, which nobody asks for here.
+    // ByteLevel trims offsets, which are not needed here.
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// tokenizer_components.h - the components of a tokenizer.json by their type: the tables of what is
-// known.
+// tokenizer_components.h - reads the components of a tokenizer.json by their type. Has the tables
+// of known types.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,12 @@
 
 namespace moorage::core {
 
-// Each appends the steps of one component, of a Sequence those of all. Problems stay in `in`.
+// Each appends the steps of one component, or of all components of a Sequence. Problems go to `in`.
 void read_normalizer(const component_reader &in, std::vector<normalizer_step> &steps);
 void read_pre_tokenizer(const component_reader &in, std::vector<word_step> &steps);
 void read_decoder(const component_reader &in, std::vector<decoder_step> &steps);
 
-// What a post-processor puts around a text. `size`: ids are below it.
+// The tokens that a post-processor puts around a text. `size`: ids are below it.
 struct text_frame {
     std::vector<int32_t> prefix, suffix;
 };

@@ -12,8 +12,8 @@
 namespace moorage::core {
 
 struct growth {
-    size_t pushed = 0;  // bytes, since the chain began
-    size_t grown = 0;   // more came of them in replacements
+    size_t pushed = 0;  // bytes since the chain began
+    size_t grown = 0;   // further bytes added by replacements
     size_t left() const { return grown_bytes_max(pushed) - grown; }
 };
 
@@ -22,14 +22,15 @@ struct decode_chain::shared_state {
     growth of;
 };
 
-// A stage gets each token as text in pieces of whole characters, then its end; it hands on
-// likewise.
+// A stage receives each token as text in pieces of whole characters, then the token's end. It
+// passes on the same.
 class decode_stage {
 public:
     virtual ~decode_stage() = default;
     virtual void text(std::string_view piece) = 0;
     virtual void token_end() = 0;
-    // No more tokens; hands on what is held back, and the word.
+    // There are no more tokens. Passes on everything held back, then calls finish() of the next
+    // stage.
     virtual void finish() { next->finish(); }
     decode_stage *next = nullptr;
 
@@ -59,7 +60,8 @@ private:
     bool spaces_, first_ = true, begun_ = false;
 };
 
-// Bytes of all tokens joined; a token with a character outside the byte alphabet is its own UTF-8.
+// Joins the bytes of all tokens. A token with a character outside the byte alphabet is taken as
+// UTF-8.
 class byte_level final : public decode_stage {
 public:
     void text(std::string_view piece) override { token_ += piece; }
@@ -75,7 +77,7 @@ public:
             bytes_ += static_cast<char>(byte);
         }
         token_.clear();
-        size_t whole = 0;  // bytes before a character that is still to come
+        size_t whole = 0;  // bytes before an incomplete character
         while (whole < bytes_.size()) {
             const int bytes = character_bytes(std::string_view(bytes_).substr(whole));
             if (bytes == 0) break;
@@ -94,7 +96,7 @@ private:
     std::string token_, bytes_;
 };
 
-// The replacement becomes a space, and in the first token nothing.
+// Turns the replacement into a space, and removes it in the first token.
 class metaspace final : public decode_stage {
 public:
     explicit metaspace(const decoder_step &step)
@@ -120,8 +122,8 @@ private:
     bool drop_;
 };
 
-// <0xE4><0xBD><0xA0>: bytes of a run of such tokens, which is UTF-8 as a whole or one U+FFFD for
-// each byte; so nothing of the run is certain before its end.
+// <0xE4><0xBD><0xA0>: bytes of a run of such tokens. The run is UTF-8 as a whole, or one U+FFFD for
+// each byte. So no part of it is certain before its end.
 class byte_fallback final : public decode_stage {
 public:
     void text(std::string_view piece) override {
@@ -171,10 +173,10 @@ private:
     }
 
     std::string token_, run_;
-    bool passing_ = false;  // the token at hand is too long to be a byte
+    bool passing_ = false;  // the current token is too long to be a byte
 };
 
-// All tokens are one from here on.
+// Joins all tokens into one.
 class fuse final : public decode_stage {
 public:
     void text(std::string_view piece) override { next->text(piece); }
@@ -197,7 +199,7 @@ public:
         if (one_character_)
             next->text(replaced(piece));
         else
-            token_ += piece;  // a longer match may have begun
+            token_ += piece;  // it may contain the beginning of a longer match
     }
     void token_end() override {
         if (!one_character_) next->text(replaced(token_));
@@ -206,7 +208,7 @@ public:
     }
 
 private:
-    // A pattern that gives up leaves the text as it is: decoding has no errors.
+    // If a pattern gives up, the text stays unchanged: decoding has no errors.
     std::string replaced(std::string_view text) {
         result<std::string> done =
             replace_all(text, *where_, content_, text.size() + growth_.left());
@@ -221,7 +223,8 @@ private:
     bool one_character_;
 };
 
-// Up to `start` and `stop` of one character, from the begin and the end of each token.
+// Removes up to `start` and `stop` copies of a character from the beginning and the end of each
+// token.
 class strip final : public decode_stage {
 public:
     explicit strip(const decoder_step &step)
@@ -255,8 +258,8 @@ public:
 private:
     char32_t character_;
     uint32_t start_, stop_;
-    uint32_t left_;      // still to be taken from the begin
-    uint32_t held_ = 0;  // at the end so far, to be dropped if the token ends here
+    uint32_t left_;      // still to be removed from the beginning
+    uint32_t held_ = 0;  // at the end so far; dropped if the token ends here
 };
 
 std::unique_ptr<decode_stage> stage_of(const decoder_step &step, growth &grows) {

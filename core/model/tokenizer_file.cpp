@@ -1,4 +1,5 @@
-// tokenizer_file.cpp - tokenizer.json top to bottom: vocabulary, merges, added tokens, components.
+// tokenizer_file.cpp - reads tokenizer.json from top to bottom: vocabulary, merges, added tokens,
+// components.
 #include <algorithm>
 #include <utility>
 
@@ -113,7 +114,7 @@ added_token read_added_token(const component_reader &in) {
     return token;
 }
 
-// Registers a token, under the vocabulary's id where that has it, as the reference does.
+// Registers a token. As in the reference, it keeps the vocabulary's id if it has one.
 void add_token(const component_reader &in, added_token token, tokenizer_parts &to) {
     if (token.content.empty() || to.added_ids.contains(token.content)) return;
     if (const int32_t id = to.model.words().id_of(token.content);
@@ -137,7 +138,7 @@ void add_token(const component_reader &in, added_token token, tokenizer_parts &t
 }
 
 void read_added_tokens(const component_reader &in, tokenizer_parts &to) {
-    // Special ones are looked for first: of two that look the same, one is found.
+    // Special tokens are searched first: of two with the same text, only one is found.
     std::vector<std::pair<component_reader, added_token>> tokens;
     for (const component_reader &element : in.list("added_tokens"))
         tokens.emplace_back(element, read_added_token(element));
@@ -146,8 +147,7 @@ void read_added_tokens(const component_reader &in, tokenizer_parts &to) {
             if (!in.failed() && token.special == special) add_token(element, token, to);
 }
 
-// `place` within `name`, empty for the file itself.
-// `made`: the model; none: the file has it.
+// `place`: within `name`, empty for the file itself. `made`: the model; none: the file has it.
 std::optional<tokenizer_parts> read_parts(const tokenizer_json &root, const std::string &name,
                                           std::optional<bpe> made, std::optional<error> &problem) {
     const component_reader in(root, name, problem);

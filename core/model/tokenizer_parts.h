@@ -1,4 +1,4 @@
-// tokenizer_parts.h - a tokenizer.json, read: what tokenizer.cpp puts to work.
+// tokenizer_parts.h - the contents of a tokenizer.json, for tokenizer.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace moorage::core {
 
-// The order of the members is the order in which a text meets them.
+// Members are in the order in which a text passes through them.
 struct tokenizer_parts {
     std::string name = {};  // of the file, for messages
     added_finder added_raw = {};
@@ -26,8 +26,8 @@ struct tokenizer_parts {
     added_finder added_normalized = {};
     std::vector<word_step> word_steps = {};
     bpe model;
-    std::optional<unigram> pieces = {};  // cuts texts instead of it, which knows the words
-    std::vector<int32_t> prefix = {}, suffix = {};  // of the post-processor
+    std::optional<unigram> pieces = {};  // cuts texts instead of `model`, which has the words
+    std::vector<int32_t> prefix = {}, suffix = {};  // from the post-processor
     std::vector<decoder_step> decoders = {};
 
     std::unordered_map<int32_t, added_token> added = {};  // by id
@@ -35,9 +35,9 @@ struct tokenizer_parts {
     uint32_t size = 0;  // ids are below it
 };
 
-// Errors name file, place within it, and what is known where something is not.
+// Errors name the file, the place in it, and the known values if one is unknown.
 result<tokenizer_parts> parse_tokenizer(std::string_view text, const std::string &name);
-// Of a tokenizer.json without its model, which is made.
+// From a tokenizer.json without its model, which is given.
 result<tokenizer_parts> make_tokenizer(const nlohmann::json &root, const std::string &name,
                                        bpe model);
 

@@ -1,4 +1,4 @@
-// tokenizer_pattern.cpp - PCRE2 with its compiler to machine code, and with limits.
+// tokenizer_pattern.cpp - PCRE2 with its just-in-time compiler, and with limits.
 #include "core/model/tokenizer_pattern.h"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ result<code_pointer> compile(const std::string &text) {
 
 bool compiles(const std::string &piece) { return compile(piece).ok(); }
 
-// Steps of backtracking before a match is given up: enough for every alternative to go to the end
-// of the text and back, far from what a pattern needs that tries all ways to split a text.
+// Steps of backtracking before a match is given up. Every alternative may go to the end of the text
+// and back. A pattern that tries all ways to split a text needs far more.
 uint32_t steps_max(size_t text_bytes) {
     return static_cast<uint32_t>(
         std::min<uint64_t>(500'000 + 32 * uint64_t{text_bytes}, UINT32_MAX));
@@ -84,7 +84,8 @@ result<pattern> pattern::regex(const std::string &text) {
         return error{format("pattern \"{}\": cannot use {}", text, translated.failure().text)};
     result<code_pointer> code = compile(*translated);
     if (!code) return error{format("pattern \"{}\": {}", text, code.failure().text)};
-    // Without machine code (too large a pattern, a machine that forbids it) it is only slower.
+    // If compilation fails (too large a pattern, a machine that forbids it), matching is only
+    // slower.
     pcre2_jit_compile(code->get(), PCRE2_JIT_COMPLETE);
     pattern made;
     made.source_ = text;
@@ -115,7 +116,7 @@ status pattern::find_all(std::string_view text, std::vector<text_range> &out) co
                                found.get(), context.get());
         };
         int code_of = match(0);
-        // The machine code has a small stack of its own; the slower way takes memory instead.
+        // The compiled code has its own small stack. The slower way uses memory instead.
         if (code_of == PCRE2_ERROR_JIT_STACKLIMIT) code_of = match(PCRE2_NO_JIT);
         if (code_of == PCRE2_ERROR_NOMATCH) break;
         if (code_of < 0)

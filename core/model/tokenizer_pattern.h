@@ -1,7 +1,7 @@
-// tokenizer_pattern.h - a pattern of a tokenizer.json, compiled, and the places where it matches.
+// tokenizer_pattern.h - a compiled pattern of a tokenizer.json, and the search for its matches.
 //
-// Patterns and texts may both be hostile: work on one match is limited in proportion to the text,
-// memory to 64 MB; what goes beyond is an error.
+// Patterns and texts may both be hostile. The work on one match is limited in proportion to the
+// text, and memory to 64 MB. Exceeding a limit is an error.
 #pragma once
 
 #include <cstddef>
@@ -22,26 +22,26 @@ struct text_range {
 
 class pattern {
 public:
-    // A text to be found as it is. Requires: valid UTF-8.
+    // A plain text to search for. Requires: valid UTF-8.
     static result<pattern> literal(std::string text);
-    // A regular expression as the reference reads them (tokenizer_regex.h). Errors name the pattern
+    // A regular expression in the reference's syntax (tokenizer_regex.h). Errors name the pattern
     // and the place in it.
     static result<pattern> regex(const std::string &text);
     ~pattern();
     pattern(pattern &&) noexcept;
     pattern &operator=(pattern &&) noexcept;
 
-    // Appends all matches from left to right, without overlap, to `out`. An empty match directly
+    // Appends all matches to `out`, from left to right without overlap. An empty match directly
     // behind another match does not count. Requires: valid UTF-8. Thread-safe.
     status find_all(std::string_view text, std::vector<text_range> &out) const;
-    // Not empty: this and nothing else is what matches.
+    // Not empty: the pattern matches exactly this text.
     const std::string &literal_text() const { return literal_; }
 
 private:
     struct compiled;
     pattern();
     std::string literal_, source_;
-    std::unique_ptr<compiled> compiled_;  // null where literal_ is not empty
+    std::unique_ptr<compiled> compiled_;  // null if literal_ is not empty
 };
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// tokenizer_reader.cpp - every access checks what it finds.
+// tokenizer_reader.cpp - checks every value on access.
 #include "core/model/tokenizer_reader.h"
 
 #include <algorithm>

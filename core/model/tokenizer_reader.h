@@ -1,5 +1,4 @@
-// tokenizer_reader.h - typed access to a tokenizer.json that remembers the first problem and its
-// place.
+// tokenizer_reader.h - typed access to a tokenizer.json that keeps the first problem and its place.
 //
 //   component_reader in(root, "pre_tokenizer", problem);
 //   const bool invert = in.flag("invert", false);
@@ -16,14 +15,14 @@
 
 namespace moorage::core {
 
-// Keys in a tree, unlike those of core::json, whose every insertion looks at all keys before: a
+// The JSON type with keys in a tree. Inserting into core::json compares all earlier keys, and a
 // vocabulary has a hundred thousand.
 using tokenizer_json = nlohmann::json;
 
-// An object of the file. The first problem stays; reading goes on with fallbacks.
+// An object of the file. The first problem is kept; later reads return fallbacks.
 class component_reader {
 public:
-    // All borrowed but the place.
+    // Everything but the place is borrowed.
     component_reader(const tokenizer_json &node, std::string place, std::optional<error> &problem);
 
     void refuse(const std::string &what) const;  // "PLACE: what"
@@ -34,14 +33,14 @@ public:
     const tokenizer_json *find(const char *key) const;
     bool flag(const char *key, bool fallback) const;
     uint32_t number(const char *key, uint32_t fallback) const;
-    // Without `fallback` the key has to be there.
+    // Without `fallback` the key is required.
     std::string text(const char *key, const char *fallback = nullptr) const;
     char32_t character(const char *key) const;  // a text of one character
-    // The index of the text in `names`; a missing key is index 0.
+    // The index of the text in `names`. A missing key gives index 0.
     uint32_t choice(const char *key, const std::vector<std::string> &names) const;
     std::string type(const std::vector<std::string> &known) const;  // "": refused
     component_reader object(const char *key) const;
-    // The array's elements, each a component; a missing key is refused.
+    // The array's elements, each as a component. A missing key is refused.
     std::vector<component_reader> list(const char *key) const;
 
 private:

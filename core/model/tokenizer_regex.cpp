@@ -1,5 +1,5 @@
-// tokenizer_regex.cpp - one pass over the pattern, piece by piece; character classes by a small
-// recursive parser.
+// tokenizer_regex.cpp - translates the pattern in one pass, piece by piece. A small recursive
+// parser handles character classes.
 #include "core/model/tokenizer_regex.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace moorage::core {
 
 namespace {
 
-constexpr int depth_max = 50;  // of groups, and of classes within classes
+constexpr int depth_max = 50;  // of nested groups, and of nested classes
 
-// Content of a PCRE2 class, and whether it is the complement that is meant.
+// The content of a PCRE2 class, and whether its complement is meant.
 struct character_set {
     std::string inside;
     bool negated = false;
@@ -40,7 +40,7 @@ constexpr const char *hexadecimal = "0-9a-fA-F";
 struct named_set {
     const char *name, *inside;
 };
-// Names as compared: lower case, without space, hyphen and underscore.
+// Names in the form for comparison: lower case, without space, hyphen and underscore.
 constexpr named_set named_sets[] = {
     {"alnum", "\\p{Alphabetic}\\p{Nd}"},
     {"alpha", "\\p{Alphabetic}"},
@@ -145,9 +145,9 @@ private:
     bool (*compiles_)(const std::string &);
     size_t at_ = 0;
     std::string out_;
-    size_t atom_begin_ = 0;  // in out_, of what a quantifier would repeat
-    // Groups that are open, the whole pattern first: where in out_, and how many groups of PCRE2
-    // within it a (?i) has opened up to its end.
+    size_t atom_begin_ = 0;  // in out_: the beginning of what a quantifier would repeat
+    // Open groups, the whole pattern first: the place in out_, and how many PCRE2 groups were
+    // opened for a (?i) up to the group's end.
     struct open_group {
         size_t begin;
         int flags;
@@ -183,7 +183,7 @@ void translator::step() {
     if (quantifier()) return;
     const size_t from = at_;
     next_character(pattern_, at_);
-    // A brace that opens no interval is itself.
+    // A brace that does not open an interval is an ordinary character.
     atom(c == '{' ? "\\{" : std::string(pattern_.substr(from, at_ - from)));
 }
 
@@ -218,7 +218,7 @@ void translator::group() {
     group_flags();
 }
 
-// (?i), (?i:...), (?m-i:...): m is what PCRE2 calls s.
+// Reads (?i), (?i:...), (?m-i:...). PCRE2 writes m as s.
 void translator::group_flags() {
     std::string flags = "(?";
     for (; !at_end(); ++at_) {
@@ -231,7 +231,7 @@ void translator::group_flags() {
             break;
     }
     if (take(")")) {
-        // a(?i)b|c is a(?i:b|c), and not (?:a(?i)b|(?i)c) as in PCRE2.
+        // a(?i)b|c means a(?i:b|c), not (?:a(?i)b|(?i)c) as in PCRE2.
         groups_.pop_back();
         ++groups_.back().flags;
         out_ += flags + ":";
@@ -241,7 +241,7 @@ void translator::group_flags() {
     out_ += flags + ":";
 }
 
-// *, +, ?, {n,m} and what may follow them. False: none is here.
+// Reads *, +, ?, {n,m} and their suffixes. False: there is none here.
 bool translator::quantifier() {
     const char c = pattern_[at_];
     if (c == '*' || c == '+' || c == '?') {
@@ -275,14 +275,14 @@ bool translator::quantifier() {
     return true;
 }
 
-// `comma`: not {n}, after which ? means "or not at all" instead of lazy.
+// `comma`: not {n}, where a following ? means "or not at all" instead of lazy.
 void translator::interval(std::string_view bounds, bool comma) {
     out_ += format("{{{}}}", bounds);
     if (comma && take("?")) {
         out_ += '?';
         return;
     }
-    // What follows repeats the repetition.
+    // A quantifier after an interval repeats the whole repetition.
     if (next_is("+") || next_is("?") || next_is("*")) {
         out_.insert(atom_begin_, "(?:");
         out_ += ')';
@@ -311,7 +311,7 @@ void translator::escape() {
     refuse(format("\\{}", c));
 }
 
-// \s \w \d \h \p{} and their complements.
+// Reads \s \w \d \h \p{} and their complements.
 std::optional<character_set> translator::set_escape() {
     if (!next_is("\\") || at_ + 1 >= pattern_.size()) return std::nullopt;
     const char c = pattern_[at_ + 1];
@@ -345,7 +345,7 @@ std::optional<character_set> translator::set_escape() {
     return character_set{inside, negated};
 }
 
-// Escapes that stand for one character. None: something else, or a problem.
+// Reads an escape of one character. None: another escape, or a problem.
 std::optional<char32_t> translator::character_escape() {
     if (!next_is("\\") || at_ + 1 >= pattern_.size()) return std::nullopt;
     const char c = pattern_[at_ + 1];
@@ -400,7 +400,7 @@ std::optional<char32_t> translator::hexadecimal_digits(size_t count) {
     return static_cast<char32_t>(value);
 }
 
-// Behind \p or \P.
+// Reads what follows \p or \P.
 character_set translator::property(bool negated) {
     if (!take("{")) {
         refuse("\\p without {");
@@ -423,7 +423,7 @@ character_set translator::named(std::string name, bool negated) {
         if (is_letter(c) || is_digit(c))
             compared += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
         else if (c != ' ' && c != '-' && c != '_')
-            compared += '?';  // in no name
+            compared += '?';  // occurs in no name
     }
     for (const named_set &known : named_sets)
         if (compared == known.name) return {known.inside, negated};
@@ -440,15 +440,15 @@ character_set translator::named(std::string name, bool negated) {
     return {};
 }
 
-// Behind the opening bracket; a PCRE2 expression of one character.
+// Starts after the opening bracket. Returns a PCRE2 expression for one character.
 std::string translator::character_class(int depth) {
     if (depth == depth_max) {
         refuse(format("classes deeper than {}", depth_max));
         return "";
     }
     const bool negated = take("^");
-    std::vector<std::string> sides;  // of &&
-    std::string inside;              // what one PCRE2 class can hold
+    std::vector<std::string> sides;  // operands of &&
+    std::string inside;              // the content of a single PCRE2 class
     std::vector<std::string> others;
     const auto finish_side = [&] {
         if (!inside.empty()) others.insert(others.begin(), "[" + inside + "]");
@@ -457,7 +457,7 @@ std::string translator::character_class(int depth) {
         for (size_t i = 1; i < others.size(); ++i) side += "|" + others[i];
         sides.push_back(others.size() == 1 ? side : "(?:" + side + ")");
     };
-    // A bracket at once is itself.
+    // A bracket directly at the beginning is an ordinary character.
     if (take("]")) inside = "\\]";
     for (;;) {
         if (at_end()) refuse("a class without its end");
@@ -479,7 +479,7 @@ std::string translator::character_class(int depth) {
     return negated ? "(?:(?!" + all + ")(?s:.))" : "(?:" + all + ")";
 }
 
-// A set within a class: to `inside` where PCRE2 has a word for it there.
+// A set within a class. Goes to `inside` if PCRE2 can express it there.
 void translator::class_set(const character_set &set, std::string &inside,
                            std::vector<std::string> &others) {
     if (!set.negated)
@@ -490,7 +490,7 @@ void translator::class_set(const character_set &set, std::string &inside,
         others.push_back(set.expression());
 }
 
-// One item within a class: to `inside`, or as an expression of its own to `others`.
+// One item within a class. Goes to `inside`, or to `others` as a separate expression.
 void translator::class_item(std::string &inside, std::vector<std::string> &others, int depth) {
     if (take("[:")) {
         const bool negated = take("^");
@@ -505,7 +505,7 @@ void translator::class_item(std::string &inside, std::vector<std::string> &other
     const auto low = class_character();
     if (!low) return;
     inside += literal(*low);
-    // A hyphen before the end or before a set is itself.
+    // A hyphen before the end or before a set is an ordinary character.
     if (!next_is("-") || next_is("-]") || next_is("-[") || next_is("-&&")) return;
     ++at_;
     if (const auto set = set_escape()) {

@@ -43,7 +43,7 @@ result<std::string> normalize(const normalizer_step &step, std::string text, siz
     return out;
 }
 
-// A stretch of a text: a match, or what lies between matches.
+// Part of a text: a match, or the text between matches.
 struct stretch {
     text_range range;
     bool match;
@@ -64,7 +64,7 @@ status find_stretches(const splitter &by, std::string_view text, std::vector<tex
     return success();
 }
 
-// Stretches to words, in place; those that are left out become empty.
+// Turns stretches into words, in place. Words that are dropped become empty.
 void merge(std::vector<stretch> &of, match_rule rule) {
     const auto join = [&](size_t from, size_t to) {
         of[to].range = {std::min(of[from].range.begin, of[to].range.begin),
@@ -85,8 +85,8 @@ void merge(std::vector<stretch> &of, match_rule rule) {
                 else
                     last = i;
             break;
-        // A match goes to the neighbour that is no match; of several matches in a row, the one
-        // beside it.
+        // A match joins the neighbour that is no match. If there are several matches in a row, only
+        // the adjacent one joins.
         case match_rule::merged_with_previous:
             for (size_t i = 1; i < of.size(); ++i)
                 if (of[i].match && !of[i - 1].match) join(i, i - 1);
@@ -117,7 +117,7 @@ status split(const splitter &by, text_words &to) {
     return success();
 }
 
-// Every word rewritten by `append`, which gets the new text and the old word.
+// Rewrites every word with `append`, which gets the new text and the old word.
 template <class Append>
 void rewrite(text_words &to, Append append) {
     std::string text;

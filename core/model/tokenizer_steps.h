@@ -1,5 +1,5 @@
-// tokenizer_steps.h - what happens to a text before BPE: normalisers rewrite it, pre-tokenizers cut
-// it into words.
+// tokenizer_steps.h - the steps of a text before BPE: normalisers rewrite it, pre-tokenizers cut it
+// into words.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,9 @@
 
 namespace moorage::core {
 
-// Steps one after the other multiply what each makes longer, which a few lines of a file can drive
-// beyond any memory: what comes of a text of `bytes` may not be longer than this. The longest that
-// Unicode makes of itself is eleven times as long, twice that in the alphabet of bytes.
+// The longest result allowed for a text of `bytes`. Each step may multiply the length, so a few
+// lines of a file could otherwise exceed any memory. Unicode normalisation makes a text at most
+// eleven times as long, and the alphabet of bytes doubles that.
 constexpr size_t grown_bytes_max(size_t bytes) { return 64 * bytes + 65536; }
 
 struct normalizer_step {
@@ -35,48 +35,48 @@ struct normalizer_step {
     std::optional<pattern> where;
     bool left = false, right = false;  // strip
 };
-// An error where the text grows beyond grown_bytes_max() of what it was.
+// Fails if the text grows beyond grown_bytes_max() of its original size.
 result<std::string> normalize(std::span<const normalizer_step> steps, std::string text);
 
-// Every match of `where` replaced by `content`; an error instead of a result above `bytes_max`.
+// Replaces every match of `where` by `content`. Fails instead of making more than `bytes_max`.
 result<std::string> replace_all(std::string_view text, const pattern &where,
                                 std::string_view content, size_t bytes_max = SIZE_MAX);
 
-// A text and the words in it, in order. Words may leave out some of the text.
+// A text and its words in order. Words need not cover all of the text.
 struct text_words {
     struct word {
         size_t begin, end;  // bytes
-        bool first;         // begins where the text to encode begins
+        bool first;         // begins at the beginning of the encoded text
     };
     std::string text;
     std::vector<word> words;
 };
 
-// What becomes of a match between the words that it separates.
+// How a match between two words is treated.
 enum class match_rule : uint8_t {
     removed,
     isolated,
     merged_with_previous,
     merged_with_next,
-    contiguous  // isolated, but matches that touch are one word
+    contiguous  // isolated, but adjacent matches are one word
 };
 enum class prepend_rule : uint8_t { always, first, never };
 
 struct splitter {
     pattern where;
     match_rule rule = match_rule::isolated;
-    bool invert = false;  // what lies between matches counts as the matches
+    bool invert = false;  // the text between matches counts as the matches
 };
 
 struct word_step {
     enum class kind : uint8_t { split, byte_level, metaspace };
     kind what = kind::split;
-    std::optional<splitter> split;  // split; byte_level, metaspace: where they split
+    std::optional<splitter> split;  // for split; for byte_level and metaspace: if they split
     bool prefix_space = false;      // byte_level
     std::string replacement;        // metaspace: one character
     prepend_rule prepend = prepend_rule::always;
 };
-// An error where the text comes to more than `bytes_max`.
+// Fails if the text becomes longer than `bytes_max`.
 status apply(const word_step &step, text_words &to, size_t bytes_max);
 
 }  // namespace moorage::core

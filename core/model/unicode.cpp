@@ -1,4 +1,4 @@
-// unicode.cpp - texts that are not UTF-8; normal forms and categories by utf8proc.
+// unicode.cpp - texts that are not UTF-8; normal forms and categories from utf8proc.
 #include "core/model/unicode.h"
 
 #include <algorithm>
@@ -21,16 +21,16 @@ bool ascii(std::string_view text) {
                        [](char c) { return static_cast<int8_t>(c) >= 0; });
 }
 
-// Whether `text` is in the form already, judged by its bytes alone: below U+0300 nothing composes
-// or decomposes in NFC, and ASCII never changes.
+// Is `text` already in the form, judged only by its bytes? Below U+0300 nothing composes or
+// decomposes in NFC, and ASCII never changes.
 bool surely_normal(std::string_view text, normal_form form) {
     if (form != normal_form::nfc) return ascii(text);
     return std::all_of(text.begin(), text.end(),
                        [](char c) { return static_cast<uint8_t>(c) < 0xcc; });
 }
 
-// Marks that follow each other in the order of their classes. utf8proc's own sort takes quadratic
-// time on long runs of marks, which a text may well have on purpose.
+// Sorts consecutive marks by their classes. utf8proc's own sort takes quadratic time on long runs
+// of marks, which a hostile text may have.
 void order_marks(std::vector<utf8proc_int32_t> &characters) {
     const auto class_of = [](utf8proc_int32_t c) {
         return utf8proc_get_property(c)->combining_class;
@@ -120,7 +120,7 @@ std::string normalized(std::string_view text, normal_form form) {
     const bool compose = form == normal_form::nfc || form == normal_form::nfkc;
     const auto decompose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
                                                           (compatible ? UTF8PROC_COMPAT : 0));
-    // The longest decomposition of one character has 18.
+    // The longest decomposition of one character has 18 characters.
     std::array<utf8proc_int32_t, 32> of_one;
     std::vector<utf8proc_int32_t> characters;
     characters.reserve(text.size());
@@ -153,7 +153,7 @@ std::string lower_case(std::string_view text) {
     out.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
         const char32_t character = next_character(text, at);
-        if (character == 0x130)  // the only one whose lower case is two characters
+        if (character == 0x130)  // the only one with a lower case of two characters
             out += "i\xcc\x87";
         else
             append_character(out, static_cast<char32_t>(
@@ -198,7 +198,7 @@ bool word_character(char32_t c) {
         default:
             break;
     }
-    // Join_Control, and what is Alphabetic without being a letter, a mark or a number: letters in
+    // Join_Control, and characters that are Alphabetic but no letter, mark or number: letters in
     // circles and squares.
     return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) ||
            (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
@@ -226,7 +226,7 @@ size_t trailing_space_bytes(std::string_view text) {
 
 char32_t character_of_byte(uint8_t byte) {
     if (within(byte, 0x21, 0x7e) || within(byte, 0xa1, 0xac) || byte >= 0xae) return byte;
-    // The others are numbered from U+0100 in order: 00..20, 7F..A0, AD.
+    // The other bytes are numbered from U+0100 in order: 00..20, 7F..A0, AD.
     if (byte <= 0x20) return 0x100 + byte;
     return byte == 0xad ? 0x143 : 0x121 + (byte - 0x7f);
 }

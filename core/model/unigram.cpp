@@ -1,4 +1,4 @@
-// unigram.cpp - normalisation by the compiled map, and the best path through a text.
+// unigram.cpp - normalisation with the compiled map, and the best path through a text.
 #include "core/model/unigram.h"
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::string_view mark = "\u2581";
 
-// Bytes of the character that begins with `first`.
+// The number of bytes of a character whose first byte is `first`.
 size_t length_of(char first) {
     const auto byte = static_cast<uint8_t>(first);
     return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
-// A node of the double array (darts-clone): an offset to its children, a label, whether it ends a
-// word.
+// A node of the double array (darts-clone): an offset to its children, a label, and whether a word
+// ends here.
 uint32_t offset_of(uint32_t node) { return node >> 10 << ((node & 1u << 9) >> 6); }
 uint32_t label_of(uint32_t node) { return node & (1u << 31 | 0xffu); }
 bool ends_word(uint32_t node) { return (node >> 8 & 1) != 0; }
@@ -35,7 +35,8 @@ result<unigram> unigram::make(const std::vector<unigram_piece> &pieces, unigram_
     for (const unigram_piece &one : pieces)
         if (!one.text.empty())
             made.pieces_.push_back({std::string(one.text), one.id, one.score, one.own});
-    // Of pieces that are spelled alike the last counts, as in a table that is overwritten.
+    // If several pieces have the same spelling, the last one counts, as in a table that is
+    // overwritten.
     std::ranges::stable_sort(made.pieces_, {}, &piece::text);
     for (size_t i = 1; i < made.pieces_.size(); ++i)
         if (made.pieces_[i].text == made.pieces_[i - 1].text) made.pieces_[i - 1].text.clear();
@@ -121,8 +122,8 @@ std::string unigram::normalised(std::string_view text) const {
     return out;
 }
 
-// The last byte comes first: the way through a text is walked from its end. `again`: behind another
-// unknown token, and a run of unknown characters is one token.
+// Writes the last byte first, because the path is followed from the text's end. `again`: the token
+// before is also unknown; a run of unknown characters becomes one token.
 void unigram::append_unknown(std::string_view character, bool again,
                              std::vector<int32_t> &out) const {
     const auto id_of = [&](char byte) { return rules_.byte_ids[static_cast<uint8_t>(byte)]; };

@@ -1,4 +1,4 @@
-// unread.cpp - names of tensors that are not missed.
+// unread.cpp - the names of tensors that may be ignored.
 #include "core/model/unread.h"
 
 #include <algorithm>
@@ -16,19 +16,19 @@ bool ends_with_any(std::string_view name, std::span<const std::string_view> endi
                                [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// Images, sound, and further tokens at once.
+// Images, sound, and prediction of several tokens at once.
 constexpr std::string_view other_parts[] = {"model.visual.",       "model.vision_tower.",
                                             "model.vision_model.", "model.audio_tower.",
                                             "model.mtp.",          "model.multi_modal_projector."};
 constexpr std::string_view other_parts_of_gguf[] = {"v.", "mm.", "a.", "mtp."};
-// Scales for activations and caches in 8 bits, which are never in 8 bits by them here.
+// Scales for activations and caches in 8 bits, which are not stored in 8 bits here.
 constexpr std::string_view scales_of_activations[] = {".input_scale", ".q_scale", ".k_scale",
                                                       ".v_scale", ".kv_scale"};
 
 }  // namespace
 
 unread_kind unread_in_directory(std::string_view name, bool tied_embedding) {
-    // Frequencies of rotations follow from the configuration.
+    // Rotation frequencies follow from the configuration.
     if (name.ends_with("rotary_emb.inv_freq")) return unread_kind::expected;
     if (tied_embedding && name == "lm_head.weight") return unread_kind::expected;
     if (starts_with_any(name, other_parts) || ends_with_any(name, scales_of_activations))
@@ -38,7 +38,7 @@ unread_kind unread_in_directory(std::string_view name, bool tied_embedding) {
 }
 
 unread_kind unread_in_gguf(std::string_view name, bool has_long_factors) {
-    // Factors of rotations are read with the configuration, those of lengths as a pair.
+    // Rotation factors are read with the configuration; those for lengths come as a pair.
     const bool factors = name == "rope_freqs.weight" || name == "rope_factors_long.weight" ||
                          (name == "rope_factors_short.weight" && has_long_factors);
     if (factors || name.ends_with(".attn_rot_embd.weight")) return unread_kind::expected;
@@ -47,7 +47,7 @@ unread_kind unread_in_gguf(std::string_view name, bool has_long_factors) {
 }
 
 bool adds_nothing(std::string_view name, std::span<const std::byte> bytes) {
-    return name.ends_with("bias") && !bytes.empty() &&  // none: of a type that nothing reads
+    return name.ends_with("bias") && !bytes.empty() &&  // empty: of a type that nothing reads
            std::ranges::all_of(bytes, [](std::byte one) { return one == std::byte{}; });
 }
 

@@ -1,5 +1,5 @@
-// unread.h - tensors of a model's files that no part of it reads: which may stay, and which are of
-// what is computed, so that without them the result would be another model's.
+// unread.h - tensors of a model's files that nothing reads: which ones may be ignored, and which
+// ones would change the result.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 namespace moorage::core {
 
 enum class unread_kind : uint8_t {
-    expected,   // files carry it along, and what it holds is computed or not needed
-    elsewhere,  // of a part that has no share in texts, or of no model at all
-    changes     // of what is computed
+    expected,   // usual in files; computed otherwise or not needed
+    elsewhere,  // for a part that has no effect on texts, or for no model at all
+    changes     // belongs to what is computed
 };
 
-// By the name; layers are told apart by the caller.
+// Decides by the name. The caller handles layer numbers.
 unread_kind unread_in_directory(std::string_view name, bool tied_embedding);
 // `has_long_factors`: the file has rope_factors_long.weight.
 unread_kind unread_in_gguf(std::string_view name, bool has_long_factors);
 
-// Whether it is a bias that is 0 everywhere, as some tools write for every matrix.
+// Is it a bias that is 0 everywhere? Some tools write one for every matrix.
 bool adds_nothing(std::string_view name, std::span<const std::byte> bytes);
 
 }  // namespace moorage::core

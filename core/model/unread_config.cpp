@@ -1,4 +1,4 @@
-// unread_config.cpp - what keys of config.json ask for in vain, a row each.
+// unread_config.cpp - the keys of config.json that are not supported, one row each.
 #include "core/model/unread_config.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace moorage::core {
 
 namespace {
 
-// Keys whose presence, or truth, changes the result in a way that nothing here computes.
+// Keys that change the result, if present or true, in a way that is not supported here.
 constexpr const char *no_soft_caps = "soft-capped logits are not supported",
                      *only_rotary = "only rotary position embeddings are supported",
                      *no_further_norms = "norms behind the parts of a layer are not supported",
@@ -39,7 +39,7 @@ constexpr std::pair<const char *, const char *> unsupported[] = {
     {"moe_apply_router_weight_on_input", "weights of experts count on their outputs"},
 };
 
-// Keys that some architectures use, with the value that changes nothing in others.
+// Keys that some architectures use, with the value that changes nothing in the others.
 struct unused_number {
     const char *key;
     double nothing;
@@ -63,7 +63,7 @@ constexpr double value_max = 1e9;
 bool has_norms(const architecture &row) { return row.norm_qk != query_key_norm::none; }
 bool is_clamped(const architecture &row) { return row.clamped_activation; }
 bool is_grouped(const architecture &row) { return row.attention == attention_kind::grouped; }
-// Keys that are to be absent, null or false where they have no use.
+// Keys that must be absent, null or false if the architecture does not use them.
 constexpr std::pair<const char *, bool (*)(const architecture &row)> switches_without_use[] = {
     {"use_qk_norm", has_norms},
     {"qk_layernorm", has_norms},

@@ -1,5 +1,5 @@
-// unread_config.h - keys of a config.json that ask for arithmetic which nothing here computes, or
-// which the architecture has no use for.
+// unread_config.h - refuses keys of a config.json that need arithmetic which does not exist here,
+// or that the architecture does not use.
 #pragma once
 
 #include "core/model/architectures.h"
@@ -8,9 +8,9 @@
 
 namespace moorage::core {
 
-// Of any architecture.
+// For any architecture.
 void refuse_unsupported(config_reader &reader);
-// Of `row`; `config` has been read. A value that changes nothing is not refused.
+// For `row`, after `config` has been read. A value that changes nothing is accepted.
 void refuse_unused(config_reader &reader, const architecture &row, const model_config &config);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// unread_keys.cpp - what keys ask for that nothing computes, a row each.
+// unread_keys.cpp - the keys of GGUF files that are not supported, one row each.
 #include "core/model/unread_keys.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace moorage::core {
 
 namespace {
 
-// Keys that change the result, with the values that do not. Where an architecture has a use for one
-// it has been read; where none has, nothing computes another value.
+// Keys that change the result, with the values that do not. If the architecture uses a key, it has
+// been read. Otherwise no other value can be computed.
 struct unread_number {
     const char *key;
     double nothing[2];
@@ -94,7 +94,7 @@ constexpr unread_flag unread_flags[] = {
     {"swin_norm", false, "norms behind the parts of a layer are not supported"},
 };
 
-// Keys that say once more what tensors or other keys say, or what no computation depends on.
+// Keys that repeat what tensors or other keys say, or that no computation depends on.
 constexpr std::string_view known_keys[] = {
     "vocab_size",
     "tensor_data_layout",
@@ -105,19 +105,19 @@ constexpr std::string_view known_keys[] = {
     "attention.q_lora_rank",
     "attention.layer_norm_epsilon",
     "attention.group_norm_epsilon",
-    "attention.sliding_window_pattern",  // layers slide as the architecture says, or none does
+    "attention.sliding_window_pattern",  // the architecture decides which layers slide
     "expert_shared_count",
     "expert_shared_feed_forward_length",
     "expert_group_used_count",
     "ssm.group_count",
     "ssm.time_step_rank",
     "rope.scaling.finetuned",
-    "rope.scaling.yarn_beta_fast",  // read where the type is yarn
+    "rope.scaling.yarn_beta_fast",  // read if the type is yarn
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.original_context_length",
 };
 
-// Softmax over those that are chosen needs no rule, others have one of their own.
+// Softmax over the chosen experts needs no rule. Other score kinds have their own rule.
 void refuse_other_norm(gguf_reader &in, const architecture &row) {
     constexpr const char *key = "expert_weights_norm";
     if (in.has_read(key) || row.score == score_kind::softmax_of_chosen) return;

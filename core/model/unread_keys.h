@@ -1,5 +1,5 @@
-// unread_keys.h - keys of a GGUF file that nothing has read: those that ask for other arithmetic
-// are refused by name, those that nothing here knows are warned of.
+// unread_keys.h - keys of a GGUF file that nothing has read. Keys that need other arithmetic are
+// refused by name; unknown keys give a warning.
 #pragma once
 
 #include "core/model/architectures.h"
@@ -7,7 +7,7 @@
 
 namespace moorage::core {
 
-// `in` has read all keys that the model has a use for; what is wrong goes to it.
+// Call it after all keys that the model uses were read from `in`. Errors go to `in`.
 void refuse_unread_keys(gguf_reader &in, const architecture &row);
 
 }  // namespace moorage::core

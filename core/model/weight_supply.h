@@ -1,5 +1,5 @@
-// weight_supply.h - what every supply of weights from files keeps beside them: what went wrong
-// first, and how much of the files the model uses.
+// weight_supply.h - the common part of all supplies that read files: the first error, and how many
+// bytes of the files the model uses.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ protected:
     void fail(const std::string &text) {
         if (!failure_) failure_ = error{text};
     }
-    // A tensor of the part is used for the first time.
+    // Call it when a tensor of the part is used for the first time.
     void count(model_part part, uint64_t bytes) { bytes_[static_cast<size_t>(part)] += bytes; }
     void count_parameters(uint64_t values) { parameters_ += values; }
 

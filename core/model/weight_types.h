@@ -1,9 +1,9 @@
 // weight_types.h - the formats in which weights are stored, one row each.
 //
-// A row of a matrix is one block of values after the other; a format that keeps the scales of its
-// blocks apart has them in matrix::scales. Sizes, segments, copies and what is measured follow from
-// the table. Beside its row a format needs its definition (weight_values.cpp) and a reader, which
-// makes floats of its blocks: core/execute/cpu/kernels_vector-inl.h, or for groups
+// A row of a matrix is a sequence of blocks of values. A format that stores the scales of its
+// blocks separately has them in matrix::scales. Sizes, segments, copies and measurements follow
+// from this table. In addition to its row, a format needs its definition (weight_values.cpp) and a
+// reader that turns its blocks into floats: core/execute/cpu/kernels_vector-inl.h, or for groups
 // kernels_vector_groups.cpp; core/execute/gpu/arithmetic/weight_readers.h.
 #pragma once
 
@@ -41,17 +41,17 @@ enum class weight_type : uint8_t {
     int4_ordered
 };
 
-// What stands for a value where a GPU's matrix units take bf16 numbers.
+// How a value is represented as bf16 numbers for a GPU's matrix units.
 enum class unit_form : uint8_t {
     itself,
-    one,  // equal to it
-    two   // whose sum is nearly it
+    one,  // one number, equal to it
+    two   // two numbers, whose sum is nearly equal
 };
-// How values lie in memory, and so which loops read them.
+// How values are laid out in memory, which decides the loops that read them.
 enum class value_order : uint8_t {
-    single,  // alone; files call the format by the same name
-    pairs,   // neighbours share a byte, scales lie apart
-    groups   // whatever the block, 32 values are read at a time
+    single,  // separate values; files use the same name for the format
+    pairs,   // two neighbours share a byte; scales are separate
+    groups   // read 32 values at a time, whatever the block
 };
 
 inline constexpr uint32_t no_gguf_id = UINT32_MAX, group_values = 32;
@@ -59,20 +59,20 @@ inline constexpr uint32_t no_gguf_id = UINT32_MAX, group_values = 32;
 struct weight_format {
     weight_type type;
     const char *name;
-    uint32_t block;        // values of a block
-    uint32_t bytes;        // of the block
-    uint32_t scale_bytes;  // of each block, apart from it; 0: none, or in the block
+    uint32_t block;        // values per block
+    uint32_t bytes;        // bytes per block
+    uint32_t scale_bytes;  // bytes of a block's separate scale; 0: no scale, or within the block
     unit_form unit;
     value_order order;
-    uint32_t gguf_id = no_gguf_id;  // of the type in GGUF files
-    uint32_t scale_rows = 1;        // rows that share the scales that lie apart
+    uint32_t gguf_id = no_gguf_id;  // number of the type in GGUF files
+    uint32_t scale_rows = 1;        // rows that share separate scales
 };
-// In the order of weight_type. Those of GGUF are laid out as weight_values.cpp says.
+// In the order of weight_type. weight_values.cpp gives the layouts of GGUF types.
 inline constexpr weight_format weight_formats[] = {
     {weight_type::bf16, "bf16", 1, 2, 0, unit_form::itself, value_order::single, 30},
     {weight_type::f16, "f16", 1, 2, 0, unit_form::two, value_order::single, 1},
     {weight_type::f32, "f32", 1, 4, 0, unit_form::two, value_order::single, 0},
-    // Two 4-bit floats a byte, the low half first; a scale is one E8M0 byte.
+    // Two 4-bit floats per byte, the low half first. A scale is one E8M0 byte.
     {weight_type::mxfp4, "mxfp4", 32, 16, 1, unit_form::one, value_order::pairs},
     {weight_type::q8_0, "q8_0", 32, 34, 0, unit_form::two, value_order::groups, 8},
     {weight_type::q4_0, "q4_0", 32, 18, 0, unit_form::two, value_order::groups, 2},
@@ -86,21 +86,21 @@ inline constexpr weight_format weight_formats[] = {
     {weight_type::q6_k, "q6_k", 256, 210, 0, unit_form::two, value_order::groups, 14},
     {weight_type::iq4_nl, "iq4_nl", 32, 18, 0, unit_form::two, value_order::groups, 20},
     {weight_type::iq4_xs, "iq4_xs", 256, 136, 0, unit_form::two, value_order::groups, 23},
-    // The same numbers as mxfp4, in another order and with the scale in the block.
+    // The same numbers as mxfp4, but in another order and with the scale in the block.
     {weight_type::mxfp4_gguf, "mxfp4", 32, 17, 0, unit_form::one, value_order::groups, 39},
-    // E4M3; a float32 scales 128 columns of 128 rows.
+    // E4M3. One float32 scales 128 columns of 128 rows.
     {weight_type::fp8, "fp8", 128, 128, 4, unit_form::two, value_order::groups, no_gguf_id, 128},
-    // Four bits in groups that share a scale and a zero point, however a checkpoint packs them:
-    // a float32, the zero point in a byte, and nibbles as in q4_0.
+    // Four bits in groups that share a scale and a zero point; all packings of checkpoints become
+    // this. A float32, the zero point in a byte, then nibbles as in q4_0.
     {weight_type::int4_32, "int4", 32, 21, 0, unit_form::two, value_order::groups},
     {weight_type::int4_64, "int4", 64, 37, 0, unit_form::two, value_order::groups},
     {weight_type::int4_128, "int4", 128, 69, 0, unit_form::two, value_order::groups},
-    // The same where each column may be of any group (matrix::group_of): nibbles in the row; apart
-    // from it a scale and a zero point for each group, two float32.
+    // The same, but a column may belong to any group (matrix::group_of). The row holds the nibbles.
+    // A scale and a zero point for each group, two float32, are stored separately.
     {weight_type::int4_ordered, "int4", 32, 16, 8, unit_form::two, value_order::groups},
 };
 inline constexpr size_t weight_format_count = std::size(weight_formats);
-// What random models are made of, and what is measured most.
+// The type of random models, and the type that is measured most.
 inline constexpr weight_type usual_weights = weight_formats[0].type;
 
 constexpr const weight_format &format_of(weight_type type) {
@@ -113,26 +113,26 @@ static_assert([] {
 }());
 inline const char *name_of(weight_type type) { return format_of(type).name; }  // "bf16"
 
-// Whether the CPU's kernels read values of the type 32 at a time, and not alone or in pairs.
+// Do the CPU's kernels read 32 values of the type at a time?
 constexpr bool in_groups(weight_type type) { return format_of(type).order == value_order::groups; }
 constexpr bool not_in_groups(weight_type type) { return !in_groups(type); }
 constexpr bool any_type(weight_type) { return true; }
 
-// Bytes of `columns` values of a row, without scales. Requires: whole blocks; of fp8, which cuts
-// blocks at the end of a row, whole values.
+// Bytes of `columns` values of a row, without scales. Requires: whole blocks; for fp8, whose last
+// block may be cut, whole values.
 constexpr uint64_t bytes_of_columns(weight_type type, uint64_t columns) {
     const weight_format &format = format_of(type);
     assert(columns % format.block == 0 || format.bytes == format.block);
     return columns * format.bytes / format.block;
 }
-// Bytes of their scales, where those lie apart: of one row of them (weight_format::scale_rows).
-// Of int4_ordered a matrix knows them (scale_bytes_of in weights.h).
+// Bytes of one row of separate scales (weight_format::scale_rows). For int4_ordered the matrix
+// knows them (scale_bytes_of in weights.h).
 constexpr uint64_t scale_bytes_of(weight_type type, uint64_t columns) {
     const weight_format &format = format_of(type);
     return (columns + format.block - 1) / format.block * format.scale_bytes;
 }
 
-// Calls body with the type as a constant, where `allowed` holds for it.
+// Calls body with the type as a constant if `allowed` accepts it.
 template <bool (*allowed)(weight_type), class Body>
 void with_type_of(weight_type type, Body &&body) {
     const auto call = [&]<size_t index>() {
@@ -149,7 +149,7 @@ template <class Body>
 void with_any_type(weight_type type, Body &&body) {
     with_type_of<any_type>(type, body);
 }
-// Of types whose values lie alone or in pairs.
+// For types with order single or pairs.
 template <class Body>
 void with_type(weight_type type, Body &&body) {
     with_type_of<not_in_groups>(type, body);

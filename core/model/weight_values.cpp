@@ -1,7 +1,7 @@
-// weight_values.cpp - the definitions of the formats, as their publishers give them.
+// weight_values.cpp - the definitions of the formats by their publishers.
 //
-// Files of ggml: github.com/ggml-org/ggml, src/ggml-common.h and ggml-quants.c. A `d` or `m` is a
-// binary16 number; the nibbles of 16 bytes are first the low halves of all, then the high ones.
+// For ggml's formats: github.com/ggml-org/ggml, src/ggml-common.h and ggml-quants.c. `d` and `m`
+// are binary16 numbers. In the nibbles of 16 bytes all low halves come first, then the high ones.
 #include "core/model/weight_values.h"
 
 #include <array>
@@ -40,7 +40,7 @@ uint32_t nibble(const std::byte *from, uint32_t i) {
 uint32_t bit_of_word(const std::byte *from, uint32_t i) { return load<uint32_t>(from) >> i & 1; }
 float fp4(uint32_t code) { return code & 8 ? -fp4_values[code & 7] : fp4_values[code & 7]; }
 
-// Two bits of value i: of 32 bytes for each 128 values.
+// The two bits of value i: 32 bytes hold 128 values.
 uint32_t two_bits(const std::byte *from, uint32_t i) {
     return byte_at(from, i / 128 * 32 + i % 32) >> i % 128 / 32 * 2 & 3;
 }
@@ -62,7 +62,7 @@ float q3_k(const std::byte *block, uint32_t i) {
     return half_at(block + 108) * static_cast<float>(scale) * static_cast<float>(code);
 }
 
-// Of Q4_K and Q5_K: `code` in the group's scale and minimum, six bits each.
+// Q4_K and Q5_K: applies the group's scale and minimum, six bits each, to `code`.
 float with_k_scales(const std::byte *block, uint32_t group, uint32_t code) {
     const std::byte *packed = block + 4;
     uint32_t scale = byte_at(packed, group % 4) & 63, least = byte_at(packed, 4 + group % 4) & 63;
@@ -75,7 +75,7 @@ float with_k_scales(const std::byte *block, uint32_t group, uint32_t code) {
            half_at(block + 2) * static_cast<float>(least);
 }
 
-// Four bits of value i: of 32 bytes for each 64 values, the low halves first.
+// The four bits of value i: 32 bytes hold 64 values, the low halves first.
 uint32_t nibble_of_k(const std::byte *from, uint32_t i) {
     return byte_at(from, i / 64 * 32 + i % 32) >> i / 32 % 2 * 4 & 15;
 }
@@ -101,7 +101,7 @@ float int4(float scale, float zero, uint32_t code) {
     return scale * (static_cast<float>(code) - zero);
 }
 
-// Value i of a block that holds its own scales.
+// Value i of a block that contains its scales.
 float value_in_block(weight_type type, const std::byte *block, uint32_t i) {
     switch (type) {
         case weight_type::bf16:
@@ -141,7 +141,7 @@ float value_in_block(weight_type type, const std::byte *block, uint32_t i) {
             return iq4_xs(block, i);
         case weight_type::mxfp4_gguf: {
             const float value = fp4(nibble(block + 1, i));
-            // ggml knows one zero.
+            // ggml has only one zero.
             return value == 0 ? 0 : std::ldexp(value, static_cast<int>(byte_at(block, 0)) - 127);
         }
         case weight_type::int4_32:

@@ -27,7 +27,7 @@ matrix packed_matrix(weight_type type, uint32_t rows, uint32_t columns, const st
 }
 
 uint64_t scale_bytes_of(const matrix &of) {
-    // Of all groups, in the order in which they came.
+    // The scales of all groups, in their original order.
     if (of.type == weight_type::int4_ordered) return of.scale_row_bytes;
     return scale_bytes_of(of.type, of.columns);
 }

@@ -14,7 +14,8 @@
 
 namespace moorage::core {
 
-// Of a histogram of times: the first ends at 32 us, each at twice the one before, the last never.
+// Buckets of a histogram of times. The first ends at 32 us, each next one at twice that, and the
+// last never.
 constexpr size_t call_buckets = 18;
 constexpr double bucket_end_us(size_t bucket) { return 32.0 * static_cast<double>(1u << bucket); }
 
@@ -41,7 +42,8 @@ public:
     const std::array<uint64_t, call_buckets> &histogram() const { return histogram_; }
     uint64_t sum_us() const { return sum_us_; }
     bool known() const { return count_ >= 8; }
-    // What 99 of 100 calls took at most, to the end of a bucket; 0: too few were seen to say.
+    // The 99th percentile of call times, rounded up to the end of a bucket. 0: too few calls were
+    // seen.
     uint64_t slow_ns() const {
         constexpr uint64_t least = 100;
         if (count_ < least) return 0;
@@ -52,7 +54,8 @@ public:
         return 0;
     }
     uint64_t count() const { return count_; }
-    // What a call of so many pairs takes; before anything is known, what a LAN would.
+    // The expected time of a call with so many pairs. Before any call is measured, a value for a
+    // LAN.
     uint64_t expected_ns(uint32_t pairs) const {
         constexpr double first_ns = 500e3, first_pair_ns = 50e3;
         const double of = count_ != 0 ? predicted(pairs) : first_ns + first_pair_ns * pairs;

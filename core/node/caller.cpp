@@ -379,7 +379,7 @@ std::vector<open_call> caller::open() const {
     return made;
 }
 
-// Of calls that are late, or out to somebody whose heart has stopped.
+// Handles calls that are late, or whose server's heartbeat has stopped.
 void caller::check_deadlines() {
     if (flights_.empty()) return;
     const uint64_t now_ns = steady_ns();
@@ -399,14 +399,14 @@ void caller::check_deadlines() {
         if (link *const to = node_.connections().to(one.server))
             node_.connections().send(*to, node_.connections().take_memory(), message_kind::cancel,
                                      one.id);
-        // Of two calls of the same experts that are both late, the second is done again.
+        // If two calls of the same experts are both late, only the second is repeated.
         const bool both =
             one.twin > one.id && std::ranges::find(over, one.twin, &flight::id) != over.end();
         if (!both) fail_over(std::move(one));
     }
 }
 
-// What is left to own disk, in one loop with the shared expert.
+// Computes the experts left to the own disk, in one loop with the shared expert.
 void caller::compute_waiting() {
     const uint64_t begun_ns = steady_ns();
     std::vector<expert_call> calls;

@@ -1,13 +1,16 @@
-// caller.h - has experts computed by other nodes: what a node is to its own pipeline.
+// caller.h - has experts computed by other nodes, on behalf of this node's own pipeline.
 //
-// peers: a step's calls go to all servers at once, one each. side_work: what comes back completes
-// on the executor. Between the two stands what can go wrong. A call that is late, refused or lost,
-// and a reply that is not what was asked for, goes to another holder of its experts; where none is
-// left, the home computes it from its own model directory; where it may not, the run ends with an
-// error that names the expert. Who was late is asked again after a pause that doubles. Replies that
-// come when nobody waits any more are dropped by their id.
+// Implements `peers`: a step's calls go to all servers at once, one call each. Implements
+// `side_work`: replies complete on the executor. Handles failures in this order:
+//   1. A call that is late, refused or lost, or whose reply is not what was asked for, goes to
+//      another holder of its experts.
+//   2. If no holder is left, the home computes the experts from its own model directory, if it may.
+//   3. Otherwise the run ends with an error that names the expert.
+// A server that was late is asked again after a pause. The pause doubles each time. A reply that
+// nobody waits for any more is recognised by its id and dropped.
 //
-// Own disk is one more server, the last: offered for what no node that answers holds.
+// The own disk counts as one more server, the last. It is offered for experts that no answering
+// node holds.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +42,7 @@ struct caller_figures {
     uint64_t activations = 0;  // all pairs of the home, wherever they were computed
 };
 
-// What went to a server and came back, retries included.
+// Calls to a server and their replies, retries included.
 struct called_server {
     uint64_t calls = 0, rows = 0, pairs = 0;  // pairs: that came back
 };

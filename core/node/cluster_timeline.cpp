@@ -61,7 +61,7 @@ bool read_row(const json &from, node_span &out) {
            out.ended_ns < uint64_t{1} << 62;
 }
 
-// Of a line, in bounds.
+// A printable word of a line, with bounded length.
 std::string word_of(const std::string &said) {
     std::string made = visible(said).substr(0, word_bytes_max);
     std::ranges::replace_if(
@@ -128,8 +128,8 @@ private:
     std::vector<uint64_t> free_ns_;
 };
 
-// Of a call: the same number where it was made and where it was served, of 53 bits, as readers of
-// JSON may have no more.
+// The number of a call. It is the same where the call was made and where it was served. It has 53
+// bits, because readers of JSON may have no more.
 uint64_t flow_of(const node_span &of) {
     const uint64_t made = (of.home + of.id * 0xff51afd7ed558ccd) * 0x9e3779b97f4a7c15 >> 11;
     return made == 0 ? 1 : made;

@@ -1,14 +1,14 @@
-// cluster_timeline.h - spans of several nodes on one clock: a request followed from its home to
-// whoever computed for it.
+// cluster_timeline.h - the spans of several nodes on one clock. They follow a request from its home
+// to the nodes that computed for it.
 //
 //   auto said = read_node_spans(json_of_spans);          // of /spans, for each node
 //   said->asked_ns = ..., said->answered_ns = ...;       // by the asker's clock
 //   draw_cluster(events, all, {.home = "one", .request = 7});
 //
-// Clocks are those of machines, which agree on nothing. Each node says how far those of others are
-// from its own (clock_offset.h), and how late it was when it was asked; of these offsets the ones
-// with the least error lead from the first node to every other. What a node says may be anything:
-// it is checked, and bounded.
+// The clocks of machines do not agree. Each node says how far the clocks of others are from its own
+// (clock_offset.h), and what time it was when it was asked. The offsets with the least error lead
+// from the first node to every other. A node may say anything, so its answer is checked and
+// bounded.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ struct node_spans {
 json to_json(const node_spans &of);
 result<node_spans> read_node_spans(const json &from);
 
-// Of each node's clock against the first one's; error_ns 0 for those that nothing leads to, and the
-// first itself.
+// The offset of each node's clock against the first one's. error_ns is 0 for the first node itself,
+// and for nodes to which no offset leads.
 std::vector<clock_sample> common_clock(std::span<const node_spans> all);
 
 struct cluster_timeline_choice {

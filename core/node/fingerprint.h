@@ -32,9 +32,9 @@ private:
     uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-// Of its sizes, and of the first bytes of every expert's matrices and of its routers': a page of
-// the files for each, not all of them. And of what activations are rounded to before they meet an
-// expert.
+// Covers the model's sizes, and the first bytes of every expert's matrices and of the routers. This
+// reads one page of the files for each, not all of them. Also covers the form to which activations
+// are rounded before they meet an expert.
 uint64_t fingerprint_of(const model &of, arithmetic numbers);
 // Names of the servers, in their order, in the upper half; their addresses in the lower.
 uint64_t cluster_fingerprint(std::span<const node_server> servers);

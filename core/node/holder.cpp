@@ -77,7 +77,7 @@ bool holder::take_call(link &from, const frame &of, uint64_t lent) {
         links_.refuse(from, bad.why, bad.text);
         return false;
     }
-    // Whatever epoch the caller goes by: an expert that is here has the bits that it has anywhere.
+    // The caller's epoch does not matter: an expert that is here has the same bits everywhere.
     for (const expert_rows &expert : one.of.experts)
         if (const uint32_t page = one.of.layer * plan_.sizes.experts + expert.expert;
             !experts_.has(page)) {

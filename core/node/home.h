@@ -1,9 +1,9 @@
-// home.h - requests that enter at a node: the pipeline of any run, over an executor whose experts
-// lie partly elsewhere.
+// home.h - serves requests that enter at a node: the pipeline of any run, over an executor whose
+// experts lie partly elsewhere.
 //
-// What the plan gives this node is resident, read in place from the model directory; the dispatch
-// policy decides which holder is called for the rest, at prices that are measured (caller.h). Text
-// has the bits of one process on cpu, whatever the plan.
+// The experts that the plan gives this node are resident, read in place from the model directory.
+// For the others the dispatch policy decides which holder is called, at measured prices (caller.h).
+// Text is equal to that of one process on cpu, to the bit, whatever the plan.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +34,16 @@ struct home_options {
     uint32_t context_max = 0;                // with a desk: positions of the longest request
 };
 
-// What a home did beside its report.
+// The work of a home, beside its report.
 struct home_result {
     run_report report;
     caller_figures calls;
     uint64_t layer_steps = 0;
 };
 
-// A home that serves until `stop`: takes the requests of others, computes for others meanwhile.
-// What breaks a run off (an expert that nobody computes) ends the requests that were under way,
-// with its text; those that come later find a new run. An error only where none can begin.
+// A home that serves until `stop`. It takes the requests of others, and computes for others
+// meanwhile. If a run breaks off (because nobody computes an expert), the requests under way end
+// with its error text. Later requests find a new run. Returns an error only if no run can begin.
 // Requires: as below, and options.stop.
 status serve_home(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
                   home_options options);

@@ -1,9 +1,10 @@
-// http.h - as much of HTTP/1.1 as a node needs to say how it is: GET, one answer a connection.
+// http.h - the part of HTTP/1.1 that a node needs to report its state: GET, one answer a
+// connection.
 //
 // The server has a thread of its own, which computes nothing. Bounds: connections_max at one time,
-// request_bytes_max of a request, answer_ns from accepting until the answer is taken; beyond them
-// connections are closed, of too many the one that has been silent for longest. What is asked is
-// looked at up to the end of the first line, no more.
+// request_bytes_max of a request, answer_ns from accepting until the answer is taken. Connections
+// beyond the bounds are closed. If there are too many, the one that has been silent for longest is
+// closed. The server reads the first line of a request, no more.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t memory_max = 64;  // messages whose memory is kept
 constexpr uint64_t waiting_messages_max = 4096;
 
-// Of kinds of which not everybody reads the body: that it is one.
+// Checks the body of messages that not every receiver reads.
 objection body_of(const frame &of) {
     pong_view answer;
     refusal_view why;
@@ -95,7 +95,7 @@ void links::drop_ungreeted(link &one, refusal_reason why) {
     wire_.close(one.connection, true);
 }
 
-// Who has connected and says nothing is not waited for, nor does it keep others out.
+// A connection without a greeting is not waited for, and does not keep others out.
 void links::check_greetings(uint64_t now_ns) {
     std::erase_if(greetings_, [this](uint64_t connection) {
         const link *const one = find(connection);
@@ -199,8 +199,8 @@ void links::took(const moorage_wire_event &event) {
     read_on(*from);
 }
 
-// What is not read yet is when the other has taken its answers; the wire tells of that, as it was
-// full.
+// Unread messages follow when the other side has taken its answers. The wire reports that, because
+// it was full.
 void links::read_on(link &from) {
     const auto waits = [&] {
         return !from.dialed && from.stands == link::stand::ready &&
@@ -286,7 +286,7 @@ refusal_reason links::differs(const greeting &theirs, uint64_t epoch, std::strin
             plan_.sizes.experts, plan_.sizes.hidden);
         return refusal_reason::model;
     }
-    // Of two epochs both may be in force for a moment; of one there is one plan.
+    // Two different epochs may both be in force for a moment. One epoch has one plan.
     if (epoch == plan_.epoch && theirs.plan != plan_.plan)
         return both("plan", theirs.plan, plan_.plan,
                     "[placement], or servers' memory and workloads in [cluster],"),

@@ -1,17 +1,18 @@
 // links.h - the connections of a node: dialed and accepted, greeted, kept, and found dead.
 //
-// Whoever calls connects: calls and replies of a pair go over the connection of the one that calls,
-// so two nodes that call each other have two. A connection takes part once both have greeted
-// (docs/protocol.md); until then, and when it breaks a rule, nobody hears of it. What a server
-// refuses or does not answer is tried again after a while that doubles, spread by chance.
+// The caller connects. Calls and replies of a pair use the caller's connection, so two nodes that
+// call each other have two connections. A connection takes part once both sides have greeted
+// (docs/protocol.md). Before that, and after it breaks a rule, its messages are ignored. If a
+// server refuses or does not answer, it is tried again after a pause. The pause doubles and is
+// spread at random.
 //
-// Places: who greets as a server of the plan has one of server_places, which nobody else takes;
-// guests, who greet as no server, have guest_places. Of those that have connected and not greeted
-// there are greeting_places: the oldest gives way to who comes.
+// Places: a connection that greets as a server of the plan has one of server_places, which no other
+// server takes. Guests greet as no server and have guest_places. Connections without a greeting
+// have greeting_places: the oldest gives way to a new one.
 //
-// One thread drives it. Bounds: who connected and has not taken waiting_bytes_max of its answers is
-// not read any further until it has, so that the wire and in the end the other stop, too; who has
-// not taken waiting_messages_max of them is dropped.
+// One thread drives it. Bounds: a connection that has not taken waiting_bytes_max of its answers is
+// not read any further until it has. The wire and in the end the other side then stop, too. A
+// connection that has not taken waiting_messages_max of them is dropped.
 #pragma once
 
 #include <array>
@@ -33,7 +34,7 @@ namespace moorage::core {
 
 using message_bytes = std::vector<std::byte>;
 
-// Who a node is to others. Servers are numbered as in the plan.
+// How a node introduces itself to others. Servers are numbered as in the plan.
 struct node_identity {
     uint32_t server = no_server;
     uint64_t incarnation = 0;
@@ -64,7 +65,7 @@ struct link {
     uint64_t sent_bytes = 0, received_bytes = 0;
 };
 
-// What a node makes of its connections.
+// The node's reactions to events of its connections.
 class link_events {
 public:
     virtual ~link_events() = default;
@@ -88,7 +89,7 @@ public:
     static constexpr uint64_t greeting_ns = 2'000'000'000;
     static constexpr uint64_t waiting_bytes_max = 16 << 20;
     static constexpr uint64_t retry_ns_min = 50'000'000, retry_ns_max = 5'000'000'000;
-    // Of who is there and had no place, or lost it.
+    // Retry times for servers that are there, but had no place or lost it.
     static constexpr uint64_t retry_ns_busy = 400'000'000;
     static constexpr size_t guest_places = 512, greeting_places = 128, server_places = 8;
     // That a wire needs for all of them, and for what is dialed.
@@ -103,7 +104,7 @@ public:
     // Connects to every other server that has an address, and keeps doing so; to its own server,
     // too, where another process is that.
     void dial(bool own_too = false);
-    // What has happened meanwhile, or happens within `wait_ns`.
+    // Handles what has happened meanwhile, or happens within `wait_ns`.
     void turn(uint64_t wait_ns);
 
     // The dialed connection of a server that takes calls; null: there is none now.

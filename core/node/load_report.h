@@ -1,9 +1,9 @@
-// load_report.h - what a load measured, as the report of a run, so that it stands beside the one of
-// the same cluster emulated.
+// load_report.h - the measurements of a load as the report of a run, to compare with the same
+// cluster emulated.
 //
-// Times are from when a request was meant to be sent. What nodes count themselves (calls, hidden
-// states on links, where experts were computed) is the difference of two looks at their /status;
-// without it those figures are 0 and a warning says so.
+// Times begin when a request was meant to be sent. Nodes count calls, hidden states on links, and
+// where experts were computed. These figures are the difference between two reads of /status.
+// Without /status they are 0 and a warning says so.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@
 
 namespace moorage::core {
 
-// Of one server's /status, which may be anything.
+// The counters in one server's /status, which may be anything.
 struct node_counts {
     uint64_t incarnation = 0;
     uint64_t calls = 0, activations = 0, elsewhere = 0, served = 0;

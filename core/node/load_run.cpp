@@ -128,8 +128,8 @@ private:
         }
     }
 
-    // Whoever computes answers pings between its operations, whatever it is computing; a request
-    // that waits for its turn is told from a home that is stopped.
+    // A computing node answers pings between its operations. So a request that waits for its turn
+    // differs from a home that is stopped.
     void ping() {
         const uint64_t now = steady_ns();
         if (open_.empty() || now - pinged_ns_ < load_ping_ns) return;

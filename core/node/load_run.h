@@ -24,7 +24,7 @@ struct load_request {
     model_request of;
 };
 
-// What became of a request.
+// How a request ended.
 enum class load_end : uint8_t {
     answered,
     refused,  // the home says why

@@ -47,7 +47,8 @@ uint64_t fingerprint_of(const model &of, arithmetic numbers) {
                 add_first_bytes(made, *one);
                 const activation_form form = form_of(numbers, one->type);
                 made.add(static_cast<uint64_t>(form));
-                // What shares a scale: a build that rounds otherwise computes another model.
+                // The size of a block that shares a scale. A build that rounds otherwise computes
+                // another model.
                 if (form == activation_form::codes) made.add(uint64_t{CODE_BLOCK});
                 pairs |= form == activation_form::bfloats;
             }

@@ -51,7 +51,7 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
     if (!listening) return listening.failure();
     if (const core::status joined = made->join(config, policies, setup, must_listen); !joined)
         return joined.failure();
-    // Whoever asks before the loop runs is told of the plan that the registry had.
+    // Before the loop runs, /status shows the plan that the registry had.
     made->status_.note(*made->node_, nullptr, true);
     const core::status answering =
         start_part(setup.status, [&](const std::string &at) -> core::status {
@@ -66,7 +66,7 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
     return made;
 }
 
-// Who can be called takes part; a home beside the node of its server follows the plan alone.
+// A node that can be called takes part. A home beside the node of its server only follows the plan.
 status node_process::join(const run_config &config, const registry &policies,
                           const node_setup &setup, bool must_listen) {
     if (config.registry.place.empty()) return success();

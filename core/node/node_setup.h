@@ -33,7 +33,7 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
 
 // The plan's server of that name, or an error with the nearest one.
 result<uint32_t> server_named(const node_plan &of, const std::string &name);
-// Of a process that begins; no two have the same.
+// The incarnation of a process that begins. No two processes have the same.
 uint64_t draw_incarnation();
 
 // Rows of the longest call; of memory only what calls have is taken.

@@ -19,7 +19,7 @@ constexpr uint64_t stuck_ns = 10'000'000'000;
 constexpr uint64_t task_stuck_ns = 60'000'000'000;
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-// Of what another thread may have noted a moment after `now_ns` was read.
+// The time may be noted by another thread a moment after `now_ns` was read.
 double seconds_since(uint64_t ns, uint64_t now_ns) {
     return seconds(now_ns - std::min(ns, now_ns));
 }
@@ -164,7 +164,7 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
     if (of.heartbeats()) one.beat_us = of.heartbeats()->round_trip_ns(server) / 1000;
     if (!to) one.trouble = all.trouble(server);
     if (one.stands == "refused") of.refused(server, &one.trouble);
-    // Whoever is dead is not called, so heartbeats alone know why it still is.
+    // Nobody calls a dead server, so only heartbeats know why it still is dead.
     if (std::string why = one.stands == "dead" ? of.heartbeats()->trouble(server) : "";
         !why.empty())
         one.trouble = std::move(why);

@@ -66,9 +66,10 @@ public:
     // From the node's loop; `calls` is null where nobody calls. Copies no more than four times a
     // second unless `now`.
     void note(peer_node &of, const caller *calls, bool now = false);
-    // What /status says of the registry; called on the thread that answers. Before it begins.
+    // Sets the source of the registry's part of /status. It is called on the thread that answers.
+    // Call this before begin.
     void show_registry(std::function<registry_view()> by) { registry_ = std::move(by); }
-    // What /spans says; as above.
+    // Sets the source of /spans. As above.
     void show_spans(std::function<node_spans()> by) { spans_ = std::move(by); }
     // A thread of the node, and when it last came round; asked on threads that answer and on the
     // node's loop. Before it begins.

@@ -29,7 +29,7 @@
 
 namespace moorage::core {
 
-// What comes back to whoever calls.
+// Receives the answers to calls.
 class call_answers {
 public:
     virtual ~call_answers() = default;
@@ -64,7 +64,7 @@ public:
     // Where requests of others go; null: this node is no home. Borrowed.
     void take_requests(request_desk *desk) { desk_ = desk; }
     const request_desk *desk() const { return desk_; }
-    // Whose heartbeats say who is dead; null: nobody's.
+    // Sets the heartbeats that say who is dead. null: nobody is.
     void watch_with(const watch *heartbeats) { heartbeats_ = heartbeats; }
     bool dead(uint32_t server) const {
         return heartbeats_ && heartbeats_->of(server) == pulse::dead;
@@ -72,8 +72,8 @@ public:
     const watch *heartbeats() const { return heartbeats_; }
     // Whether the server refuses this node, to calls or to heartbeats, and what it says.
     bool refused(uint32_t server, std::string *why = nullptr) const;
-    // What the first says where all who hold experts and can be called refuse this node, as its
-    // files or its certificate are not theirs; empty: it is not so.
+    // The first server's reason, if all callable holders refuse this node because its files or its
+    // certificate are not theirs. Empty: they do not.
     std::string refused_by_all() const;
     // Takes in what has come, at most so long after, and computes what others wait for.
     void turn(uint64_t wait_ns);
@@ -92,13 +92,14 @@ public:
     span_log &spans() { return spans_; }
     // Takes the newest plan of the board, if there is one; turn() does.
     void follow();
-    // What a home of this server asked for, page by page, for whoever leads. False: nobody does.
+    // Tells the leader what a home of this server asked for, page by page. False: there is no
+    // leader.
     bool tell_demand(std::span<const uint64_t> of_pages, uint64_t window_ms);
-    // What moves between this node and the server, against the calls between them.
+    // Migration between this node and the server, charged against the calls between them.
     migration_debt &debt(uint32_t server) { return debts_[server]; }
     // Pages in memory that the plan gives to others, until nobody calls by an earlier one.
     uint64_t leaving() const { return leaving_.size(); }
-    // Who has still to say an epoch before those go: "two at 10.0.0.2:40312".
+    // Servers that have to confirm an epoch before those pages go: "two at 10.0.0.2:40312".
     std::vector<std::string> waited_for();
     const node_plan &plan() const { return plan_; }
     const node_identity &own() const { return own_; }

@@ -38,7 +38,7 @@ public:
         const std::lock_guard lock(guard_);
         return said_;
     }
-    // Who decides on plans, and is told what homes ask for; no_server: nobody.
+    // The server that decides on plans and is told the demand of homes. no_server: nobody.
     void set_leader(uint32_t server) { leader_.store(server, std::memory_order_relaxed); }
     uint32_t leader() const { return leader_.load(std::memory_order_relaxed); }
     // Tokens that the home of a server asked of each page since it last said so.

@@ -195,7 +195,7 @@ void plan_leader::restart() {
     if (some_away && needed) decide(rebalancer::how::adopt, "");
 }
 
-// What nodes measured in place of what the file says of links and devices.
+// Takes what nodes measured, in place of the configured links and devices.
 void plan_leader::take_measured() {
     cluster_arrays &of = scene_.cluster;
     call_figures calls;
@@ -235,7 +235,7 @@ void plan_leader::take_wish(const registry_state &state) {
     if (id.empty() || id == wish_) return;
     const bool first = wish_.empty();
     wish_ = id;
-    // Of a leader before this one; whoever waits asks again.
+    // The answer belongs to an earlier leader. The requester asks again.
     if (first && text_of(object_of(state, answer_note), "id") == id) return;
     if (balance_->moving())
         return desk_.answer(json_line(

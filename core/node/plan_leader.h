@@ -27,7 +27,7 @@ namespace moorage::core {
 class plan_leader {
 public:
     static constexpr uint64_t away_ns = 6'000'000'000;  // after the start, until all have come
-    // Of a member whose heart is not heard; one that came back is looked for every 5 s.
+    // How long a member may be silent. A member that came back is looked for every 5 s.
     static constexpr uint64_t silent_ns = 6'000'000'000;
 
     // All borrowed but the scene. `policy` may be null: only drains and deaths change the plan, and

@@ -39,7 +39,7 @@ result<plan_record> read_plan_record(uint64_t epoch, std::string_view text, cons
 // Whether it is a plan, and says that it is of another cluster or model.
 bool is_of_another(std::string_view text, const node_plan &of);
 
-// What a member says of itself.
+// The state that a member reports about itself.
 struct member_record {
     uint64_t incarnation = 0;
     uint64_t epoch = 0;             // it goes by

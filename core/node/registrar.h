@@ -31,8 +31,8 @@ struct registry_view {
     std::vector<std::string> members;
 };
 
-// What registrar and leader leave each other: what the registry says one way, a plan or an answer
-// that is to be written the other.
+// The exchange between registrar and leader. One way: what the registry says. The other way: a plan
+// or an answer to be written.
 class leader_desk {
 public:
     struct proposal {

@@ -124,7 +124,7 @@ void request_desk::answer(request &one) {
 }
 
 void request_desk::send() {
-    // Whoever is lost while it is sent to is only marked, in gone().
+    // A connection that is lost while sending is only marked, in gone().
     for (request &one : under_way_)
         if (one.over || !one.news.empty()) answer(one);
     std::erase_if(under_way_, [&](const request &one) {

@@ -58,7 +58,7 @@ public:
     void ended(uint64_t request);
     // Those under way that nobody waits for any more.
     std::vector<uint64_t> take_given_up();
-    // What was written since goes out.
+    // Sends what was written since the last call.
     void send();
     // All that are under way end with this text; the source counts from 0 again.
     void fail(const std::string &text, refusal_reason why = refusal_reason::lacks);
@@ -68,7 +68,7 @@ public:
     bool idle() const { return waiting_.empty() && under_way_.empty(); }
     // Says there which one is under way, for whoever has to say at what the process died. Borrowed.
     void show_oldest(std::atomic<uint64_t> *place) { shown_ = place; }
-    // Of those under way; 0: none is.
+    // The number of the oldest request under way. 0: none.
     uint64_t oldest() const { return under_way_.empty() ? 0 : under_way_.front().number; }
     desk_figures figures() const;
 

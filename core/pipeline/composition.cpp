@@ -81,7 +81,7 @@ bool checker::prefetches() const {
     return policy.prefetch->horizon && policy.prefetch->horizon(policy.plugin()) != 0;
 }
 
-// What is prefetched waits in the buffer: decision 0003.
+// Prefetched experts wait in the buffer: decision 0003.
 status checker::check_prefetch() const {
     if (of_.buffer_slots != 0 || !prefetches()) return success();
     if (of_.config.cluster)
@@ -119,7 +119,8 @@ void checker::warn_of_split() {
                of_.config.split));
 }
 
-// What it was told of the future is the trace's, asked for one by one.
+// Warns where the future that a policy sees differs from the run. Policies see the trace's future,
+// one by one.
 void checker::warn_of_future() {
     for (const auto &[kind, one] : of_.policies.each()) {
         if ((one->from().descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0) continue;

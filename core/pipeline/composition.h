@@ -1,7 +1,7 @@
-// composition.h - whether the parts of a run go together: what its policies need of each other, of
-// the memory and of the cluster, and settings that would do nothing.
+// composition.h - checks whether the parts of a run go together: what its policies need of each
+// other, of the memory and of the cluster. Also finds settings that would do nothing.
 //
-// What a policy needs it declares (moorage_descriptor, module.h); no policy is known here by name.
+// A policy declares its needs (moorage_descriptor, module.h). This code knows no policy by name.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace moorage::core {
 
-// What a source can be asked for, and what the rest of the run has to bring along.
+// Needs that a source can meet, and needs that the rest of the run has to meet.
 inline constexpr uint32_t source_needs = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS |
                                          MOORAGE_NEEDS_PREDICTIONS | MOORAGE_NEEDS_FUTURE;
 inline constexpr uint32_t composition_needs =

@@ -40,7 +40,7 @@ void guard::begin(int32_t phase) {
     phase_ = static_cast<size_t>(phase);
     ++passes_[phase_];
     trial &of = trials_[phase_];
-    // What is compared across phases starts anew when the other one has changed.
+    // A trial that compares both phases starts anew when the other phase has changed.
     if (of.runs && shows_in_both(phase_, of.of) && of.others != changes_) of = {};
     if (of.runs && window_full(phase_)) close_window(phase_);
     if (!of.runs) choose(phase_);
@@ -68,8 +68,8 @@ void guard::end(uint64_t tokens, uint64_t ns) {
         prefill.counted.add(phase_, tokens, ns);
 }
 
-// A trial sees the cache as the side before left it. What comes of a decision shows later: when it
-// costs more than the other side did, that side is tried before its time.
+// A trial sees the cache as the side before left it, so the effect of a decision shows later. If
+// the chosen side then costs more than the other side did, the other side is tried before its time.
 void guard::doubt(size_t phase, uint64_t tokens, uint64_t ns) {
     standing &now = standing_[phase];
     now.tokens += tokens;
@@ -183,7 +183,8 @@ void guard::decide(size_t phase) {
         of.since_token = tokens_;
         of.longer = 1;
         ++changes_;
-        // What the others gain may be different now; more than once would never come to rest.
+        // The gain of the other arms may be different now. They are tried again only after the
+        // first change: more would never come to rest.
         if (of.changes++ == 0)
             for (state &other : of_[phase])
                 other.due = std::min(other.due, passes_[phase] + window(phase));

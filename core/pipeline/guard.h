@@ -39,8 +39,9 @@ public:
     enum arm : uint8_t { cache, prefetch, substitution };  // in the order in which they are tried
     static constexpr size_t arms = 3, phases = 2;
 
-    // Of a trial, each two windows; as many again when mean and pairs do not agree. And how long a
-    // decision stands, in such trials.
+    // pairs_usual: pairs of a trial, each of two windows. There are as many again if mean and pairs
+    // do not agree. stands_trials, stands_longer_max: how long a decision stands, counted in such
+    // trials.
     static constexpr uint32_t pairs_usual = 4, stands_trials = 20, stands_longer_max = 8;
     // Passes of a window of prefill, which has many tokens.
     static constexpr uint32_t prefill_window = 2;
@@ -63,7 +64,7 @@ public:
 
     // How often an arm was switched off or on again.
     uint64_t changes() const { return changes_; }
-    // Of all arms that the run has, in the phases that it had. [control]
+    // All arms that the run has, in the phases that it had. [control]
     std::vector<guard_arm> report() const;
 
 private:
@@ -101,7 +102,7 @@ private:
     uint32_t window(size_t phase) const { return phase == 0 ? prefill_window : rules_.window; }
     uint64_t trial_passes(size_t phase) const { return 2 * uint64_t{pairs_usual} * window(phase); }
     uint32_t uncounted(size_t phase) const { return phase == 0 ? 1 : (rules_.window + 3) / 4; }
-    // What prefill loads displace shows in decoding, too.
+    // Loads in prefill displace experts, and this shows in decoding, too.
     static bool shows_in_both(size_t phase, arm of) { return phase == 0 && of == cache; }
     bool side(const trial &of, size_t phase) const;
     bool window_full(size_t phase) const;

@@ -68,7 +68,7 @@ bool host_store::find_room(uint32_t page, owner of) {
     return true;
 }
 
-// What lost its slot while nobody used it: a read of it that nobody waits for ends.
+// The page lost its slot while nobody used it. A read of it that nobody waits for ends.
 void host_store::forget(uint32_t page) {
     const uint32_t id = transfers_[page];
     if (id == MOORAGE_NONE) return;

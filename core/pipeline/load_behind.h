@@ -1,14 +1,15 @@
-// load_behind.h - loads into the cache that no step waits for: those of a dispatch policy
+// load_behind.h - loads into the cache that no step waits for: loads by a dispatch policy
 // (MOORAGE_AND_LOAD), and prefetches into slots (MOORAGE_PLACE_SLOT).
 //
-// An absent expert may be brought for later steps, behind all demand. It owns its slot of the cache
-// from the beginning, with its segments in flight; it can be evicted before it has arrived, and a
-// step that wants it meanwhile takes the transfer over.
+// An absent expert may be loaded for later steps, behind all demand. It owns its slot of the cache
+// from the beginning, with its segments in flight. It can be evicted before it has arrived. A step
+// that wants it meanwhile takes the transfer over.
 //
-// Every byte of a prefetch counts as used or wasted once its fate is known, as the buffer's do:
-// used when a step asks for the expert that has arrived, or takes over what is under way; wasted
-// when the expert loses its slot before, or the run ends. What ends under way is cut off, too. An
-// expert under way that a step computes elsewhere still comes: its fate is open.
+// Every byte of a prefetch counts as used or wasted once its fate is known, as in the buffer. It is
+// used when a step asks for the arrived expert, or takes over the transfer. It is wasted when the
+// expert loses its slot before that, or the run ends. A transfer that ends under way counts as cut
+// off, too. An expert under way may be computed elsewhere by a step. It still comes, and its fate
+// is open.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ public:
                 const cost_model &costs, byte_counts &bytes);
 
     bool under_way(uint32_t page) const { return transfers_[page] != MOORAGE_NONE; }
-    // Of what is under way.
+    // Bytes that have arrived of a transfer under way.
     uint64_t moved_bytes(uint32_t page) const {
         return under_way(page) ? transport_.record(transfers_[page]).moved_bytes : 0;
     }

@@ -82,7 +82,8 @@ result<uint64_t> planner::counted_on_host(uint64_t all) const {
                    config_.host_experts_share, config_.host_bytes);
 }
 
-// What host memory holds. A processor computes from there, so then it is fast memory itself.
+// The content of host memory. A processor computes from there; then host memory is the fast memory
+// itself.
 status planner::plan_host(uint64_t all) {
     if (!config_.reads_disk()) return success();
     const std::string_view key = config_.host_bytes ? "host_bytes" : "host_experts";
@@ -148,7 +149,7 @@ uint64_t planner::room_bytes(size_t number) const {
     return of.memory_bytes - std::min(of.memory_bytes, beside);
 }
 
-// What each device caches: as listed, or in proportion to its room.
+// The experts that each device caches: as listed, or in proportion to its room.
 status planner::divide_experts() {
     const size_t count = device_count();
     std::vector<uint64_t> room(count, 1), given(count);
@@ -226,7 +227,7 @@ result<memory_plan> planner::operator()() {
                    config_.split, shape.moe_intermediate, shape.name));
     plan_.in_place = on_host() && plan_.slots == all && !plan_.split();
     const expert_parts parts = parts_of(shape.moe_intermediate, shape.part_unit);
-    // What is read into rows of host memory lies there as it was divided.
+    // An expert that is read into rows of host memory stays divided as it was.
     const bool stays_divided = config_.reads_disk() && config_.runs_on().memory == fast_memory::gpu;
     if (config_.per_layer && !plan_.in_place && parts.count() > 1 && !stays_divided)
         plan_.part_rows = parts.part;

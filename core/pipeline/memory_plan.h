@@ -18,7 +18,7 @@ struct memory_request {
     const cost_model *costs = nullptr;
     std::span<const hardware_profile> devices = {};  // where there are several
     uint32_t layers = 0, experts = 0, top_k = 0;     // of the source
-    // What a GPU has left for experts, where the configuration gives no size.
+    // The room that a GPU has left for experts, if the configuration gives no size.
     std::optional<uint64_t> gpu_room_bytes;
 };
 
@@ -54,8 +54,8 @@ struct memory_plan {
 // Whole experts of a share of them all, rounded down.
 uint64_t share_of_experts(double share, uint64_t all);
 
-// As configured; without a size, as many experts as fit. What a user should know of the result is
-// added to `warnings`. Errors name the file, the value and a remedy.
+// Plans as configured. Without a size, as many experts as fit. Remarks for the user are added to
+// `warnings`. Errors name the file, the value and a remedy.
 result<memory_plan> plan_memory(const memory_request &request, std::vector<std::string> &warnings);
 
 }  // namespace moorage::core

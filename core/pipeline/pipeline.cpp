@@ -144,7 +144,7 @@ bool pipeline::decide(layer_report &account) {
     return true;
 }
 
-// Who computes what, where.
+// Chooses who computes which expert, and where.
 bool pipeline::choose(layer_report &account) {
     if (!router_.select(step_, source_, pass_, account, guard_.on(guard::substitution)))
         return false;

@@ -42,7 +42,7 @@ class timeline_sink;
 struct stages {
     instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
     instance *host_cache = nullptr;  // where host memory does not hold everything
-    // Of each device beyond the first.
+    // The policies of each device beyond the first.
     std::vector<instance *> more_caches = {}, more_budgets = {};
 };
 
@@ -94,9 +94,9 @@ public:
     stand go_on();
     // Takes in a completion of this run's executor, or of a call to others. go_on() comes after.
     void handle(const completion &done);
-    // Computes an expert for another home; it completes on the executor (gpu_expert) with the
-    // work's tag, which handle() must not be given. What is not resident is brought for it alone.
-    // False: the transport has no room for that now.
+    // Computes an expert for another home. It completes on the executor (gpu_expert) with the
+    // work's tag. Do not give this completion to handle(). An expert that is not resident is loaded
+    // for this work alone. False: the transport has no room for that now.
     bool serve(expert_work work);
     // For whoever decides in place of the cache policy what is resident: a page comes or goes.
     // keep() requires that it is absent and that a slot is free; forget() does nothing and says no

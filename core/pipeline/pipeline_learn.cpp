@@ -57,7 +57,7 @@ void pipeline::begin_pass() {
         told_.events->pass_begins(pass_, account_.tokens, transport_.loaded_bytes(), now_ns());
 }
 
-// What has completed, before it is taken in.
+// Shows a completion, before it is handled.
 void pipeline::show(const completion &done) {
     if (done.kind == event_kind::piece)
         return told_.events->copied(transport_.next_to_end(done.tag),

@@ -119,7 +119,7 @@ status policy_set::make_devices(const request &of) {
     return success();
 }
 
-// Of host memory: an instance of its own, though it be of the policy that fast memory has.
+// The policy of host memory. It is an instance of its own, even if fast memory has the same policy.
 status policy_set::make_host(const request &of) {
     if (of.host == nullptr) return success();
     const stage_config &stage = of.config.host_cache;

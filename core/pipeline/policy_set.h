@@ -22,13 +22,13 @@
 
 namespace moorage::core {
 
-// What a source says of the limits.
+// The limits that a source states.
 moorage_limits limits_of(const source &from);
 
 // The host's time inside the policies of a run, as measured or as declared.
 class policy_clock {
 public:
-    // What has passed that the executor has not been told of.
+    // Time that has passed and that the executor has not been told of.
     uint64_t untold_ns();
     // By policy and function, in the order of the policies.
     void report(std::vector<policy_time> &out) const;
@@ -52,7 +52,7 @@ public:
         uint32_t offers;          // MOORAGE_NEEDS_* of the source
         std::string source_name;  // for messages
         environment where;        // without the future
-        // Of the policy of [cache.host]; null: there is no such cache.
+        // For the policy of [cache.host]. null: there is no such cache.
         const moorage_residency *host = nullptr;
         // Several devices: what the cache and budget policies of each see. Empty: `where`.
         std::vector<environment> devices = {};
@@ -74,9 +74,9 @@ public:
     }
     // Stage by stage: `plugin` and its resolved parameters.
     void describe(json &config) const;
-    // What the policies state of themselves, by their names. Those of further devices say which,
-    // as do several of one name.
-    // What cannot be taken is a fault; null: an error.
+    // The facts that policies state about themselves, by their names. The names of further devices'
+    // policies say which device, and so do several of one name. A fact that cannot be accepted is a
+    // fault. faults == nullptr: it is an error.
     status state_facts(std::map<std::string, std::vector<fact>> &out,
                        fault_log *faults = nullptr) const;
     // From now on calls are timed, if they are to be: always in real time; in virtual time, where

@@ -5,8 +5,8 @@
 
 namespace moorage::core {
 
-// Opens what a run of the configuration opens and `shared` keeps: traces and their futures, models,
-// random weights. What cannot be opened is left for the run to say. Requires: as run().
+// Opens the files of a run that `shared` keeps: traces and their futures, models, random weights.
+// The run itself reports what cannot be opened. Requires: as run().
 void prepare(const run_config &config, run_resources &shared);
 
 }  // namespace moorage::core

@@ -48,7 +48,7 @@ public:
 
     // Opens the trace, and makes random weights where they are needed; keeps both.
     void prepare_trace();
-    // What the model wrote, as texts to be scored after their prompts.
+    // The texts that the model wrote, to be scored after their prompts.
     std::vector<model_request> written() const;
 
 private:
@@ -124,8 +124,8 @@ status runner::open_trace() {
     return success();
 }
 
-// A trace on a real executor: weights of the published shape filled with random numbers, the
-// routing as in the trace. What is computed means nothing, the time it takes does.
+// Prepares a trace on a real executor. The weights have the published shape and random values; the
+// routing is that of the trace. The results mean nothing, but the times do.
 status runner::make_random() {
     const std::filesystem::path base = config_.file.parent_path();
     const std::string name = config_.shape.empty() ? trace_->meta("model") : config_.shape;
@@ -533,7 +533,7 @@ void runner::describe_source(json &into) {
     describe_texts(config_, texts_->scores_texts(), into);
 }
 
-// What this run does otherwise than the optimum, which loads on demand, token by token; or "".
+// How this run differs from the optimum, which loads on demand, token by token. "": it does not.
 std::string runner::beside_optimum(const run_report &report) const {
     if (config_.batch != 1 || config_.prefill != 0) return "tokens of several positions in a step";
     if (memory_.share < 1) return "slots hold parts of experts";

@@ -38,7 +38,7 @@ struct opened_model {
     std::unique_ptr<tokenizer> words;
 };
 
-// What several runs have in common. Thread-safe but for scan().
+// Resources that several runs share. Thread-safe but for scan().
 class run_resources {
 public:
     // The bundled policies and those below the paths; each path is scanned once. [control]
@@ -53,7 +53,7 @@ public:
     // Random weights of a published shape; one at a time, as they are large.
     result<const model *> random(const std::string &shape, const std::filesystem::path &base,
                                  uint32_t distinct_experts);
-    // Of the first `tokens` of an opened trace (0: all); built at the first call.
+    // The future of the first `tokens` of an opened trace (0: all). Built at the first call.
     const future &coming(const trace &of, uint64_t tokens);
     // Misses of the offline optimum over an opened trace, one token at a time; counted at the first
     // call.
@@ -88,7 +88,7 @@ private:
     kept<std::string, result<text_report>> own_texts_;
 };
 
-// What an offline optimum's misses are counted of.
+// The key of an offline optimum's misses.
 struct optimum_key {
     std::filesystem::path trace;
     uint64_t tokens = 0;
@@ -97,7 +97,7 @@ struct optimum_key {
     auto operator<=>(const optimum_key &) const = default;
 };
 
-// What several runs need alike, so that whoever sets them side by side counts it once for all.
+// Figures that several runs share. A caller that compares runs counts them once for all.
 struct shared_figures {
     std::optional<optimum_key> optimum;
     bool own_routing = false;  // own_routing_of(config), and then take_own_routing()
@@ -114,7 +114,7 @@ struct run_options {
     std::function<bool()> stop = {};  // asked after every pass: nobody wants the rest
     step_watcher *watcher = nullptr;  // sees every layer step; predictions are computed for it
     uint32_t threads = 0;             // of the CPU's arithmetic, where the configuration says none
-    // Of a lossy router: score the text once more with the model's own routing (own_routing.h).
+    // For a lossy router: score the text once more with the model's own routing (own_routing.h).
     bool own_routing = true;
     const std::vector<model_request> *requests = nullptr;  // in place of the prompts and the text
 };

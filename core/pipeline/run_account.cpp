@@ -54,7 +54,7 @@ void run_account::report_times(const executor &of, run_report &into) {
     into.time.cpu = static_cast<double>(busy.cpu - begun_busy_.cpu) / 1e6;
     into.time.policy = static_cast<double>(decisions.count()) / 1e6;
     if (into.host) into.host->disk_ms = static_cast<double>(busy.disk - begun_busy_.disk) / 1e6;
-    // What a device does meanwhile it does for others.
+    // A device's work meanwhile is for others.
     causes_.back()[MOORAGE_DECODE][cause::idle] += idle_.sum();
     idle_ = {};
     into.causes = causes_;

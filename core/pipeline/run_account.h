@@ -49,7 +49,8 @@ public:
     }
     // From now on no request is there: what is waited for, nobody waits for.
     void charge_idle(executor &of) { of.charge(idle_); }
-    // Of all layers and what lies between them, so far. Requires: charge() was called just now.
+    // The time of all layers and of the time between them, so far. Requires: charge() was called
+    // just now.
     time_causes spent() const {
         time_causes sum = idle_;
         for (const auto &layer : causes_)

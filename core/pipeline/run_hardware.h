@@ -24,12 +24,13 @@ public:
     const std::vector<hardware_profile> &profiles() const { return profiles_; }
     const hardware_profile &first() const { return profiles_.front(); }
     bool several() const { return profiles_.size() > 1; }
-    // Of the first device, and of those beyond it. Requires: priced.
+    // The costs of the first device, and of the others. Requires: priced.
     cost_model &costs() { return costs_.front(); }
     const cost_model &costs() const { return costs_.front(); }
     std::span<const cost_model> more_costs() const { return std::span(costs_).subspan(1); }
     lent_record<moorage_costs> &shown() { return shown_.front(); }
-    // What the policies of each of several devices see, otherwise as `of_all`; else none.
+    // The environments of the policies of each of several devices. Otherwise they are as `of_all`.
+    // Empty: there is one device.
     std::vector<environment> environments(const environment &of_all, const memories &truth) const;
     std::string ids() const;           // "rtx_3060 + rtx_3060"
     std::string device_names() const;  // "NVIDIA RTX 3060 + NVIDIA RTX 3060"

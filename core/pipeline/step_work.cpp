@@ -157,10 +157,10 @@ void step_work::count_spare() {
     }
 }
 
-// Without the cache, absent experts are loaded into free slots only. The others are computed on the
-// CPU, or, as prefill has many tokens for each, as the dispatch policy says, passing through
-// without a slot. What a prefetch has brought in time is in fast memory already: decoding may keep
-// it.
+// Without the cache, absent experts are loaded into free slots only. The CPU computes the others in
+// decoding. Prefill has many tokens for each expert, so there the dispatch policy decides, and
+// experts pass through without a slot. A prefetch that came in time is in fast memory already:
+// decoding may keep it.
 void step_work::load_no_more() {
     count_spare();
     const bool decodes = step_.view().phase == MOORAGE_DECODE;
@@ -305,9 +305,9 @@ void step_work::page_read(uint32_t page) {
     });
 }
 
-// The GPU stream runs in order, so what need not wait goes first: resident experts and segments,
-// then what comes, in the order of the dispatch policy. What the arena has no room for waits until
-// something that was staged has been computed.
+// The GPU stream runs in order, so work that need not wait goes first: resident experts and
+// segments. Then comes what is loaded, in the order of the dispatch policy. Work for which the
+// arena has no room waits until a staged expert has been computed.
 void step_work::start() {
     waiting_.clear();
     next_waiting_ = 0;
@@ -339,7 +339,7 @@ void step_work::start() {
     if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
 }
 
-// What the GPU computes once it has come. `splits`: experts of the layer may be split.
+// Queues what the GPU computes after its arrival. `splits`: experts of the layer may be split.
 void step_work::queue_missing(bool splits) {
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
@@ -384,7 +384,7 @@ bool step_work::order_elsewhere() {
     return goes_on;
 }
 
-// What passes may fill the frames of slots that are free; then there is nowhere to bring it to.
+// Passes may fill the frames of free slots. Then there is no place for the page.
 bool step_work::order_slot(uint32_t page) {
     const ledger &book = truth_.of(page);
     const uint32_t layer = book.rows().layer_of(page);
@@ -417,8 +417,8 @@ bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
     return true;
 }
 
-// What stands behind a segment that finds no room on its device may go to another. Where nothing
-// waits any more, hidden states go back behind the last expert.
+// Work behind a segment that finds no room on its device may go to another device. If nothing waits
+// any more, hidden states go back behind the last expert.
 void step_work::start_on_others() {
     uint32_t full = 0;  // devices, as a mask
     const auto place = waiting_.begin() + static_cast<ptrdiff_t>(next_waiting_);
@@ -462,8 +462,8 @@ bool step_work::open() {
     return open_ != 0;
 }
 
-// What the cache does not keep leaves the arena as soon as it has been computed: first for what the
-// step still waits for, then for prefetches that found no room.
+// A segment that the cache does not keep leaves the arena as soon as it is computed. The room goes
+// first to the waiting work of the step, then to prefetches that found no room.
 void step_work::segment_done(step_item &item, uint8_t segments) {
     ledger &book = truth_.of(item.page);
     const uint8_t kept = item.cached ? book.rows().cached_segments(layer()) : uint8_t{0};
@@ -506,7 +506,7 @@ std::span<const uint32_t> step_work::held_frames() {
     return held_;
 }
 
-// Of the link that has most of it.
+// The backlog of the link that has most of it.
 uint64_t step_work::load_backlog_ns() {
     const uint64_t bytes = transport_.demand_backlog_bytes(link_h2d);
     uint64_t longest_ns = backlogs_ns_[0] = bytes == 0 ? 0 : costs_.load_ns(bytes);

@@ -65,9 +65,9 @@ public:
     void settle();
     // Asks who computes what, where. False: the run has to end.
     bool assign();
-    // Gives every expert that will be on the GPU its slot in the cache, as far as there are any;
-    // the others pass through the staging slots. What is missing is marked as in flight. False: the
-    // run has to end.
+    // Gives every expert for the GPU a slot in the cache, as far as there are slots. The others
+    // pass through the staging slots. Missing experts are marked as in flight. False: the run has
+    // to end.
     bool load();
     // Queues what can run, submits what is missing, plans what comes after.
     void start();
@@ -83,7 +83,7 @@ public:
     bool waits() const { return open_ != 0; }  // for operations under way
     // Whether what is absent can be loaded; else whoever places decides what is here.
     bool loads() const { return !others_ || others_->loads(); }
-    // Of what a completion is tagged with.
+    // Properties of an item, by the tag of its completion.
     uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
     uint32_t page_of(uint32_t item) const { return items_[item].page; }
     uint8_t version_of(uint32_t item) const { return items_[item].version; }

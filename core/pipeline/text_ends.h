@@ -27,9 +27,9 @@ struct text_end_rules {
     std::vector<std::string> texts;
 };
 
-// Of [source] stop and the model. A text that is the name of a special token, which no text shows,
-// is that token. Errors: an id beyond the vocabulary, a text that is not UTF-8, texts without a
-// tokenizer.
+// The rules from [source] stop and from the model. A text that is the name of a special token
+// stands for that token, which no text shows. Errors: an id beyond the vocabulary, a text that is
+// not UTF-8, texts without a tokenizer.
 result<text_end_rules> end_rules_of(const run_config &config, const model &of,
                                     const tokenizer *words);
 
@@ -70,8 +70,8 @@ private:
     std::map<uint64_t, std::pair<text_stream, stop_stream>> texts_;
 };
 
-// Lets a source end its texts by end_rules_of(). What comes back has to live as long as the source;
-// null: there are no texts to stop at.
+// Lets a source end its texts by end_rules_of(). The returned object has to live as long as the
+// source. null: there are no texts to stop at.
 result<std::unique_ptr<stop_watch>> end_texts(const run_config &config, const model &of,
                                               const tokenizer *words,
                                               model_source_options &options);

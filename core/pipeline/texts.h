@@ -37,7 +37,7 @@ sampling sampling_of(const run_config &config);
 // where that is not as a greedy run has it.
 void describe_texts(const run_config &config, bool is_scored, json &source);
 
-// What came of it. Texts end before those of `stops`, where it is not null.
+// The result of a text job. Texts end before those of `stops`, if it is not null.
 text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
                       const std::string &model_name, const stop_watch *stops);
 // An error where the likelihood of a text gives no finite perplexity; `model` is told of.

@@ -41,7 +41,7 @@ public:
     void copied(const transfer_record &of, uint64_t bytes, uint64_t duration_ns, uint64_t now_ns);
     void computed(event_kind kind, uint32_t layer, uint32_t page, uint64_t duration_ns,
                   uint64_t now_ns);
-    // What was loaded before it counts for no pass's rate.
+    // Loads before a pass begins do not count for any pass's rate.
     void pass_begins(const pass &of, uint64_t tokens_done, uint64_t loaded_bytes, uint64_t now_ns);
     // Sums since the run began.
     struct sums {

@@ -72,7 +72,7 @@ void give_way(const layer_step &step, const memories &truth, caches &cache) {
     }
 }
 
-// What is there in part is completed in the version that it has.
+// An expert that is there in part is completed in its present version.
 void choose_versions(const layer_step &step, const memories &truth,
                      std::span<const uint32_t> places, std::span<step_item> items) {
     const ledger &all = truth.all();

@@ -156,7 +156,7 @@ prefetch_stage::guess prefetch_stage::from_source(const pass &tokens, uint32_t l
     return {one_experts_.data(), one_scores_.data(), count};
 }
 
-// What is wrong with the first `count` that the policy predicts; "": nothing.
+// An error in the first `count` experts that the policy predicts. "": none.
 std::string prefetch_stage::wrong_prediction(uint32_t layer, uint32_t count) {
     if (count > expert_count_)
         return format("predicts {} experts of layer {}, there was room for {}", count, layer,
@@ -219,8 +219,8 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
         return true;
     }
     const ledger &book = truth_.of(page);
-    // Of the running step, whose end would take its place away: looking ahead a whole round. Or
-    // there in part in another version than orders bring.
+    // Pinned: the page belongs to the running step, whose end would take its place away; looking
+    // ahead reached a whole round. Or it is there in part in another version than orders bring.
     if (book.pinned(page) || book.version(page) != 0) return true;
     const auto missing = static_cast<uint8_t>(whole_segments(segments) & ~book.known(page));
     if (!book.rows().split(page / expert_count_)) {
@@ -289,7 +289,8 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     order_again(held);
 }
 
-// As policies find them: what the last plan ordered goes. What it wrote beyond that it meets again.
+// Clears the orders of the last plan, so that policies find the arrays in their usual state. Values
+// that a policy wrote beyond these stay.
 void prefetch_stage::clear_orders() {
     std::fill_n(order_segments_.begin(), ordered_, uint8_t{MOORAGE_WHOLE});
     if (!marked_) return;

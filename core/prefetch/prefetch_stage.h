@@ -34,7 +34,7 @@ public:
     // Whether forecasts are to wait for executor::predict(): the policy wants predictions from
     // shared and resident experts, and the source has what the executor computes.
     bool from_resident() const { return from_resident_; }
-    // What was last predicted for the layer, best first.
+    // The last prediction for the layer, best first.
     const lent_vector<uint32_t> &predicted(uint32_t layer) const { return predicted_[layer]; }
 
     struct taken {
@@ -55,7 +55,7 @@ public:
     // Orders that the buffer had no room for wait for the step's own segments to leave it, until
     // their layer is routed.
     bool orders_wait() const { return waiting_orders_ != 0; }
-    // Of the last plan: calls each(page, MOORAGE_PLACE_*) for what is to go elsewhere than into the
+    // Calls each(page, MOORAGE_PLACE_*) for the pages of the last plan that do not go into the
     // buffer.
     template <class Each>
     void for_elsewhere(Each each) const {

@@ -1,9 +1,9 @@
-// byte_reader.h - little-endian values from bytes that somebody else wrote, and the reverse.
+// byte_reader.h - reads little-endian values from bytes of another process, and writes them.
 //
 //   byte_reader from(body);
 //   const auto layer = from.value<uint32_t>();
 //   const std::string_view name = from.text(64);
-//   if (!from.whole()) ...                          // something was missing, or too much
+//   if (!from.whole()) ...                          // bytes were missing, or left over
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace moorage::core {
 static_assert(std::endian::native == std::endian::little,
               "values go over the wire as they lie in memory");
 
-// Once something was missing every value is 0 and every list empty.
+// Once bytes were missing, every value is 0 and every list is empty.
 class byte_reader {
 public:
     explicit byte_reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -33,21 +33,21 @@ public:
             std::memcpy(&read, from.data(), sizeof(read));
         return read;
     }
-    // Borrowed from the bytes. Requires: they lie at a multiple of the values' alignment.
+    // Borrowed from the bytes. Requires: they are aligned to the values.
     template <class Value>
     std::span<const Value> list(uint64_t count) {
         if (count > bytes_.size() / sizeof(Value)) return fail(), std::span<const Value>();
         const auto from = take(static_cast<size_t>(count) * sizeof(Value));
         return {reinterpret_cast<const Value *>(from.data()), static_cast<size_t>(count)};
     }
-    // A length of 16 bits and as many bytes, `max` at most; borrowed.
+    // A 16-bit length and as many bytes, at most `max`. Borrowed.
     std::string_view text(size_t max) {
         const auto length = value<uint16_t>();
         if (length > max) return fail(), std::string_view();
         const auto from = take(length);
         return {reinterpret_cast<const char *>(from.data()), from.size()};
     }
-    // Up to the next multiple of 4 bytes, which are 0.
+    // Skips to the next multiple of 4 bytes. The skipped bytes must be 0.
     void align() {
         while (ok_ && taken_ % 4 != 0)
             if (value<uint8_t>() != 0) fail();
@@ -55,7 +55,7 @@ public:
     std::span<const std::byte> rest() { return take(bytes_.size()); }
     void fail() { ok_ = false, bytes_ = {}; }
     bool ok() const { return ok_; }
-    // Everything was there, and nothing else.
+    // Was everything read, with nothing missing and nothing left over?
     bool whole() const { return ok_ && bytes_.empty(); }
 
 private:
@@ -73,7 +73,7 @@ private:
     bool ok_ = true;
 };
 
-// Appends.
+// Appends values.
 class byte_writer {
 public:
     explicit byte_writer(std::vector<std::byte> &to) : to_(to), begin_(to.size()) {}
@@ -85,7 +85,7 @@ public:
     void list(std::span<const Value> values) {
         bytes(values.data(), values.size_bytes());
     }
-    // As much of it as `max` allows.
+    // Writes the text, cut to `max` bytes.
     void text(std::string_view of, size_t max) {
         of = of.substr(0, max);
         value(static_cast<uint16_t>(of.size()));
@@ -94,7 +94,7 @@ public:
     void align() {
         while ((to_.size() - begin_) % 4 != 0) to_.push_back(std::byte{0});
     }
-    // Room for `count` values, to be filled in before anything else is appended.
+    // Appends space for `count` values. Fill it in before appending anything else.
     std::byte *room(size_t count) {
         to_.resize(to_.size() + count);
         return to_.data() + to_.size() - count;

@@ -7,9 +7,10 @@
 
 namespace moorage::core {
 
-// Of `bytes`, continued from `before`: crc32c(b, crc32c(a)) is that of a and b in a row.
+// The checksum of `bytes`, continued from `before`: crc32c(b, crc32c(a)) is that of a followed by
+// b.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
-// The same by a table, where the processor has no instruction for it.
+// The same by a table, for processors without the instruction.
 uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before = 0);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// messages.h - the bodies of messages: what is in each, written and read.
+// messages.h - the bodies of messages: their content, how it is written and how it is read.
 //
 //   begin_frame(message);
 //   write(message, greeting{...});
@@ -7,8 +7,8 @@
 //   call_view asked;
 //   if (const objection wrong = read(frame.body, sizes, asked); wrong.why != refusal_reason::none)
 //
-// What is read borrows from the body, which lies at a multiple of 8 bytes. Lists are read only
-// after their lengths fit both the bytes that are there and the sizes of the model.
+// Results of reading borrow from the body, which is aligned to 8 bytes. A list is read only after
+// its length was checked against the remaining bytes and the sizes of the model.
 #pragma once
 
 #include <cstdint>
@@ -20,48 +20,48 @@
 
 namespace moorage::core {
 
-// What is the same on both sides of a connection, once they have greeted.
+// Sizes that both sides of a connection agree on when they greet.
 struct peer_sizes {
-    uint32_t layers = 0, experts = 0, hidden = 0;  // layers: with experts
+    uint32_t layers = 0, experts = 0, hidden = 0;  // layers: only those with experts
     uint32_t rows_max = 0;                         // of one call
 };
 
-// Bits of greeting::features. Nobody uses what the other has not.
+// Bits of greeting::features. A node uses only features that the other one has.
 constexpr uint64_t feature_weights = 1;  // answers weights_wanted
 
 constexpr size_t name_bytes_max = 255, text_bytes_max = 1023;
 
-struct greeting {  // of hello and welcome
+struct greeting {  // body of hello and welcome
     uint64_t features = 0;
     uint64_t cluster = 0, model = 0, plan = 0;  // fingerprints
     peer_sizes sizes;
     std::string_view server, model_name, software;
 };
 
-struct refusal_view {  // of refusal; of failed with the expert that is meant
+struct refusal_view {  // body of refusal, and of failed with the expert concerned
     refusal_reason why = refusal_reason::none;
     uint32_t layer = no_server, expert = no_server;
     std::string_view text;
 };
 
 struct expert_rows {
-    uint32_t expert, rows;  // rows: how many of the call's are for it, 1 at least
+    uint32_t expert, rows;  // rows: how many of the call's rows use it, at least 1
     bool operator==(const expert_rows &) const = default;
 };
 
-// Hidden states as the experts of a layer take them, and who is to take which: the rows of
-// experts[0], of experts[1] and so on, one list behind the other.
+// Hidden states for the experts of one layer, and which expert takes which row. row_of lists the
+// rows of experts[0], then those of experts[1], and so on.
 struct call_view {
     uint32_t layer = 0;
     uint32_t rows = 0;
-    uint32_t wait_us = 0;                  // how long the sender waits; 0: it does not say
-    std::span<const expert_rows> experts;  // rising, each once
-    std::span<const uint32_t> row_of;      // [sum of their rows] below `rows`
+    uint32_t wait_us = 0;                  // how long the sender waits; 0: not stated
+    std::span<const expert_rows> experts;  // ascending, each once
+    std::span<const uint32_t> row_of;      // [sum of their rows] each below `rows`
     std::span<const float> hidden_states;  // [rows, hidden]
 };
 
-// Outputs in the order of the call's row_of, not weighted: the sum over a token's experts is the
-// home's, in the order of its ranks, so that it has the bits of one process.
+// Outputs in the order of the call's row_of, without weights. The home sums over a token's experts
+// in the order of its ranks, so the result has the same bits as in a single process.
 struct reply_view {
     uint32_t layer = 0;
     uint32_t queued_us = 0, computed_us = 0;
@@ -70,11 +70,12 @@ struct reply_view {
 };
 
 struct ping_view {
-    uint64_t sent_ns = 0;  // by the sender's clock, which comes back with pong
+    uint64_t sent_ns = 0;  // by the sender's clock; pong returns it
 };
 struct pong_view {
-    uint64_t sent_ns = 0, received_ns = 0, answered_ns = 0;  // the last two by the answerer's clock
-    uint32_t draining = 0, waiting = 0;                      // calls that wait
+    uint64_t sent_ns = 0, received_ns = 0, answered_ns = 0;  // the last two by the answering node's
+                                                             // clock
+    uint32_t draining = 0, waiting = 0;                      // waiting: calls in its queue
 };
 
 struct statistics_view {
@@ -91,20 +92,20 @@ struct weights_view {
     uint64_t image_bytes = 0;  // of the whole expert
     std::span<const std::byte> bytes;
 };
-constexpr uint64_t weights_bytes_max = uint64_t{1} << 20;  // of one range
+constexpr uint64_t weights_bytes_max = uint64_t{1} << 20;  // limit of one range
 
-// A request to a home: a prompt that is to be continued. The home answers with `tokens` until the
-// last of them, or with `failed`; `cancel` ends it.
+// Asks a home to continue a prompt. The home answers with `tokens` until the last ones, or with
+// `failed`. `cancel` ends it.
 struct ask_view {
-    uint32_t new_tokens = 0;          // at most, 1 at least
-    std::span<const int32_t> prompt;  // ids, 1 at least; the home checks them against its model
+    uint32_t new_tokens = 0;          // at least 1; the answer may be shorter
+    std::span<const int32_t> prompt;  // at least 1 id; the home checks them against its model
 };
 struct tokens_view {
-    bool last = false;             // nothing follows; the list may be empty then
-    uint32_t queued_us = 0;        // from its arrival until its first pass began
-    std::span<const int32_t> ids;  // that were written since the message before
+    bool last = false;             // nothing follows; then the list may be empty
+    uint32_t queued_us = 0;        // from its arrival to the start of its first pass
+    std::span<const int32_t> ids;  // written since the previous message
 };
-constexpr uint32_t ask_tokens_max = uint32_t{1} << 20;  // of a prompt, and to be written
+constexpr uint32_t ask_tokens_max = uint32_t{1} << 20;  // limit of a prompt, and of the new tokens
 
 void write(std::vector<std::byte> &message, const greeting &of);
 void write(std::vector<std::byte> &message, const refusal_view &of);
@@ -115,15 +116,15 @@ void write(std::vector<std::byte> &message, const weights_range &of);
 void write(std::vector<std::byte> &message, const weights_view &of);
 void write(std::vector<std::byte> &message, const ask_view &of);
 void write(std::vector<std::byte> &message, const tokens_view &of);
-// Room for [rows, hidden] or [pairs, hidden], which the caller fills in; the views' own floats are
-// not looked at. It moves when anything is appended.
+// Space for [rows, hidden] or [pairs, hidden] values, which the caller fills in; the view's own
+// floats are ignored. It moves when anything is appended.
 std::span<float> write(std::vector<std::byte> &message, const call_view &of, uint32_t hidden);
 std::span<float> write(std::vector<std::byte> &message, const reply_view &of, uint32_t hidden);
 
-// The times of a message in which a reply was written.
+// Sets the times of a message that holds a reply.
 void set_times(std::vector<std::byte> &message, uint32_t queued_us, uint32_t computed_us);
 
-// objection::why is none when `out` is good.
+// objection::why is none if `out` is valid.
 objection read(std::span<const std::byte> body, greeting &out);
 objection read(std::span<const std::byte> body, refusal_view &out);
 objection read(std::span<const std::byte> body, ping_view &out);
@@ -136,7 +137,7 @@ objection read(std::span<const std::byte> body, const peer_sizes &of, weights_vi
 objection read(std::span<const std::byte> body, const peer_sizes &of, call_view &out);
 objection read(std::span<const std::byte> body, const peer_sizes &of, reply_view &out);
 
-// Bytes of the longest call or reply of a model: each of rows_max rows for `top_k` experts.
+// Bytes of the longest call or reply of a model: rows_max rows with `top_k` experts each.
 uint64_t message_bytes_of(const peer_sizes &of, uint32_t top_k);
 
 }  // namespace moorage::core

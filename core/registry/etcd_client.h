@@ -5,15 +5,17 @@
 //   (*etcd)->watch(prefix, revision + 1);
 //   for (const std::string &line : (*etcd)->lines(wait_ns)) ...
 //
-// One endpoint is spoken to as long as it answers within answer_ns; else the next is asked, each
-// once. The watch has a connection of its own. Bounds: answer_bytes_max of an answer,
-// line_bytes_max of a line of the watch, header_bytes_max of a header; beyond them the connection
-// ends. An endpoint with https:// before it is spoken to over TLS 1.2 or 1.3: it has to be vouched
-// for by `ca`, under the name or address by which it is called; the authorities of the system count
-// for nothing. Without it HTTP is plain: etcd stands on loopback or in a network that is trusted.
-// Of keys and certificates nothing but the files' names goes into a text.
+// It uses one endpoint as long as that answers within answer_ns. Otherwise it asks each of the
+// others once. The watch has its own connection. The limits are answer_bytes_max for an answer,
+// line_bytes_max for a line of the watch, and header_bytes_max for a header. The connection ends if
+// one is exceeded.
 //
-// The implementation is a part of the program in a library of its own, module/etcd_gateway.cpp.
+// An endpoint with https:// uses TLS 1.2 or 1.3. `ca` must vouch for it, under the name or address
+// by which it is called. The system's certificate authorities are ignored. Without https://, HTTP
+// is not encrypted: etcd must then be on loopback or in a trusted network. Messages never show more
+// of keys and certificates than their file names.
+//
+// The implementation is a separate library of the program, module/etcd_gateway.cpp.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,7 @@
 
 namespace moorage::core {
 
-// PEM files; `certificate` and `key` are this side's, both or neither.
+// PEM files. `certificate` and `key` belong to this side: give both or neither.
 struct etcd_tls {
     std::filesystem::path certificate, key, ca;
 };
@@ -39,14 +41,13 @@ public:
                             header_bytes_max = 8192;
 
     virtual ~etcd_client() = default;
-    // The answer, an object without an error.
+    // The answer: an object that is no error.
     virtual result<json> post(const std::string &path, const json &body) = 0;
-    // Ends the watch that there was. Lines come from the endpoint after that one, where
-    // `elsewhere`.
+    // Ends the previous watch and starts a new one. `elsewhere`: at the next endpoint.
     virtual status watch(const json &create, bool elsewhere) = 0;
     virtual bool watching() const = 0;
-    // Whole lines of the watch, of what comes within wait_ns: at once when there is one. An error:
-    // the watch has ended.
+    // The complete lines of the watch that arrive within wait_ns; returns as soon as there is one.
+    // An error means that the watch has ended.
     virtual result<std::vector<std::string>> lines(uint64_t wait_ns) = 0;
     virtual void stop_watch() = 0;
     virtual const std::string &endpoint() const = 0;
@@ -56,9 +57,9 @@ public:
 using etcd_client_maker = result<std::unique_ptr<etcd_client>> (*)(
     const std::vector<std::string> &endpoints, const etcd_tls &tls);
 
-// endpoints: one at least, "host:port", or with http:// or https:// before it. Nothing is asked
-// yet. Errors: the library cannot be opened, or the files of `tls` cannot be read where an endpoint
-// needs them.
+// endpoints: at least one, "host:port", optionally with http:// or https:// before it. Sends no
+// request yet. Errors: the library cannot be opened, or an endpoint needs files of `tls` that
+// cannot be read.
 result<std::unique_ptr<etcd_client>> open_etcd_client(const std::vector<std::string> &endpoints,
                                                       const etcd_tls &tls = {});
 

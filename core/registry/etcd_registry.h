@@ -1,20 +1,21 @@
 // etcd_registry.h - a registry in etcd 3.4, through its JSON gateway.
 //
-//   PREFIX/members/NAME   what a member says, under a lease of lease_s
+//   PREFIX/members/NAME   the text of a member, under a lease of lease_s
 //   PREFIX/leader         the leader's name, under its lease
-//   PREFIX/plan           epoch and plan; written where it is still the one that was read, and the
-//                         leader's key still as this process wrote it
+//   PREFIX/plan           epoch and plan; written only if it is still the one that was read, and
+//   the
+//                         leader's key is still as this process wrote it
 //   PREFIX/notes/NAME
 //   PREFIX/beat           written by the leader once a second
 //
-// Everything under the prefix is read once and then watched. A watch that says nothing for
-// silence_ns, not even the leader's beat, may be of a member that was cut off: the next endpoint is
-// watched from the last revision on. Where that was compacted away, all is read again. A lease that
-// is gone is made anew, with the same name.
+// All keys under the prefix are read once and then watched. If a watch is silent for silence_ns,
+// without even the leader's beat, its etcd member may be cut off. Then the next endpoint is watched
+// from the last revision on. If that revision was compacted away, everything is read again. A lost
+// lease is created again, with the same name.
 //
-// A leader's key that is not under the lease of the member that it names was written by nobody who
-// leads: a member takes it over after ownerless_ns. The leader writes the plan in force over one
-// that cannot be used, and where there is none.
+// A leader's key must be under the lease of the member that it names. Otherwise nobody leads, and a
+// member takes the key over after ownerless_ns. If the stored plan is unusable or missing, the
+// leader writes the plan in force.
 #pragma once
 
 #include <map>
@@ -34,7 +35,7 @@ public:
                               silence_ns = 3'000'000'000,
                               ownerless_ns = (lease_s + 1) * 1'000'000'000;
 
-    // Nothing is asked yet.
+    // Sends no request yet.
     etcd_registry(std::unique_ptr<etcd_client> etcd, const std::string &prefix);
     ~etcd_registry() override;
 
@@ -67,19 +68,21 @@ private:
 
     const std::string prefix_;
     const std::unique_ptr<etcd_client> etcd_;
-    std::string name_, text_;   // of this member; empty: it does not take part
+    std::string name_, text_;   // of this member; empty: it is not a member
     uint64_t lease_ = 0;        // 0: none
-    uint64_t other_lease_ = 0;  // of another node of its name, told of; 0: there was none
-    bool said_ = false;         // under the lease
+    uint64_t other_lease_ = 0;  // of another node with its name, already reported; 0: none
+    bool said_ = false;         // text_ is written under the lease
     uint64_t kept_ns_ = 0, beat_ns_ = 0, heard_ns_ = 0;
-    uint64_t revision_ = 0;  // up to which the state is known
+    uint64_t revision_ = 0;  // the state is known up to this revision
     bool known_ = false;     // everything was read
     bool changed_ = false;
     bool answers_ = true;  // the last turn went well
     etcd_pair leader_, plan_;
-    bool plan_stays_ = false;                        // it is good, or of another cluster
+    bool plan_stays_ = false;                        // the stored plan is good, or of another
+                                                     // cluster
     std::map<std::string, uint64_t> member_leases_;  // of those in state_.members
-    uint64_t ownerless_since_ns_ = 0;                // of the leader's key; 0: it is somebody's
+    uint64_t ownerless_since_ns_ = 0;                // since when the leader's key has no valid
+                                                     // owner; 0: it has one
 };
 
 }  // namespace moorage::core

@@ -1,17 +1,18 @@
-// file_registry.h - a registry in a directory, for nodes of one machine; or of nothing at all.
+// file_registry.h - a registry in a directory, for nodes on one machine; or an empty registry.
 //
-//   DIR/plan            epoch on the first line, the plan behind it; replaced as a whole, also by
-//                       hand
-//   DIR/members/NAME    what a member says; NAME.alive is locked while its process is there
-//   DIR/leader          the leader's name; leader.alive is locked while it leads
+//   DIR/plan            epoch on the first line, then the plan; replaced as a whole, also by hand
+//   DIR/members/NAME    the text of a member; its process holds a lock on NAME.alive
+//   DIR/leader          the leader's name; it holds a lock on leader.alive
 //   DIR/notes/NAME
 //
-// Who holds a lock is there: the system takes it from a process that ends, however it ends. So a
-// death is seen at the next look, and no lease runs out. Changes are found by looking, every
-// look_ns. What is no file in the place of one (a pipe, a link, a device) is not opened, and makes
-// way where something is to be written; no lock is waited for longer than lock_ns. Without a
-// directory it has nothing, takes nothing and never changes: a cluster whose file is all that its
-// nodes know.
+// A lock proves that its process is alive: the system releases it when the process ends, for
+// whatever reason. So a death is seen at the next look, without leases. Changes are found by
+// looking every look_ns. An entry that should be a file but is not (a pipe, a link, a device) is
+// not opened. It is removed if a file must be written there. Waiting for a lock is limited to
+// lock_ns.
+//
+// Without a directory the registry is empty, accepts nothing and never changes. Then the nodes know
+// only their cluster's file.
 #pragma once
 
 #include <filesystem>
@@ -24,11 +25,11 @@ namespace moorage::core {
 class file_registry final : public cluster_registry {
 public:
     static constexpr uint64_t look_ns = 50'000'000, lock_ns = 500'000'000;
-    // A leader that is no member for so long is none.
+    // A leader that is no member for this long loses the leadership.
     static constexpr uint64_t ownerless_ns = 3'000'000'000;
 
-    // Makes the directory where it is not there, if `make`; else that is an error. Empty: no
-    // registry.
+    // `make`: creates the directory if it is missing; otherwise a missing directory is an error.
+    // Empty path: an empty registry.
     static result<std::unique_ptr<cluster_registry>> open(const std::filesystem::path &directory,
                                                           bool make = true);
     ~file_registry() override;
@@ -47,17 +48,17 @@ private:
     result<registry_state> look();
     void look_at_plan(registry_state &seen);
     status write_plan(uint64_t epoch, const std::string &text);
-    // Whoever removed the directory removed what is locked: this one says itself again, and the
-    // plan in force, which those who come later are to go by.
+    // Restores this member and the plan in force if somebody removed the directory and with it the
+    // locked files. Nodes that come later need the plan.
     status keep(const registry_state &seen);
     status keep_plan();
     status lead_is_taken();
 
     const std::filesystem::path directory_;
-    std::string name_, text_;  // of this member; empty: it does not take part
-    uint64_t written_ = 0;  // epoch of the plan that is there; 0: none, or one to be written over
-    uint64_t ownerless_since_ns_ = 0;  // that somebody who is no member leads; 0: it is not so
-    int alive_ = -1, lead_ = -1;       // files that are locked; -1: not
+    std::string name_, text_;  // of this member; empty: it is not a member
+    uint64_t written_ = 0;     // epoch of the stored plan; 0: none, or one to be overwritten
+    uint64_t ownerless_since_ns_ = 0;  // since when the leader is no member; 0: it is one
+    int alive_ = -1, lead_ = -1;       // locked files; -1: not locked
 };
 
 }  // namespace moorage::core

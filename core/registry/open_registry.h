@@ -1,4 +1,4 @@
-// open_registry.h - the registry that a configuration names.
+// open_registry.h - opens the registry that a configuration names.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,9 @@
 
 namespace moorage::core {
 
-// A file registry without a directory where [registry] is not given. etcd is not asked yet. A
-// directory that is not there is made for nodes (`make`); for who only asks them it is an error.
+// Without [registry]: a file registry without a directory. Sends no request to etcd yet. `make`:
+// creates a missing directory, for nodes. For programs that only read, a missing directory is an
+// error.
 result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config,
                                                         bool make = true);
 

@@ -55,7 +55,8 @@ std::vector<table_column> cluster_columns_for(const comparison &compared,
     for (size_t i = 0; i < first.cells.size(); ++i)
         first.cells[i] += view.pareto[i] && compared.rows[i].report.cluster ? " *" : "  ";
     columns.push_back(std::move(first));
-    // What both kinds of runs have takes the room of the percentile, and so does what repeats say.
+    // The column that both kinds of runs have takes the place of the percentile. So does the
+    // interval of repeats.
     if (auto interval = interval_column(compared))
         columns.push_back(std::move(*interval));
     else if (all_clusters(compared))
@@ -88,7 +89,7 @@ std::optional<std::string> leader_of(const comparison_view &view, const latencie
     return known.empty() ? std::nullopt : leader;
 }
 
-// Of every other label, nearest first.
+// Distances of every other label, nearest first.
 std::vector<distance> distances_to(const std::string &leader, const latencies &known) {
     std::vector<distance> all;
     for (const auto &[group, by_label] : known) {

@@ -20,7 +20,7 @@ struct cluster_report {
         uint64_t requests = 0, tokens = 0;
         summary_ms latency_ms;                // arrival to last output token
         summary_ms ttft_ms;                   // arrival to first output token
-        // Of expert activations, on the home's own server; null: nobody counted them.
+        // Share of expert activations on the home's own server. null: nobody counted them.
         std::optional<double> local_ratio = 1;
         std::array<time_causes, 2> causes{};  // [prefill, decode] of its pipelines
     };

@@ -29,7 +29,7 @@ std::string text_of(const json &value) {
 
 using flat_config = std::map<std::string, std::string>;
 
-// "section.key" to text. What lies deeper than one section is one value.
+// "section.key" to text. A value deeper than one section is one value.
 flat_config flattened(const json &config) {
     flat_config flat;
     if (!config.is_object()) return flat;
@@ -82,7 +82,7 @@ std::vector<std::string> differing(const comparison &compared,
 std::vector<std::string> stage_values(const std::string &stage,
                                       const std::vector<std::string> &settings,
                                       const std::vector<flat_config> &flats) {
-    // Whose name begins with that of the cache.
+    // The name of the host cache's stage begins with that of the cache.
     const std::string of_host = format("{}.", host_cache_stage);
     std::vector<std::string> values;
     for (const flat_config &flat : flats) {
@@ -154,7 +154,7 @@ void add_other_columns(comparison_view &view, const comparison &compared,
     }
 }
 
-// What a cluster's devices have for experts; 0 of a single machine.
+// Bytes for experts on a cluster's devices. 0 for a single machine.
 uint64_t storage_of(const run_report &report) {
     uint64_t sum = 0;
     if (report.cluster)
@@ -199,7 +199,7 @@ void mark_best(comparison_view &view, const comparison &compared) {
     }
 }
 
-// What a row costs and is worth; less is better in each.
+// The cost and the worth of a row. Less is better in each.
 struct worth {
     uint64_t memory;
     const comparison_row *row;
@@ -248,7 +248,7 @@ std::string joined_label(const std::vector<key_column> &columns, size_t row) {
     return label.empty() ? "as configured" : label;
 }
 
-// What a run was given to do, of all that its configuration says.
+// The work of a run, out of all that its configuration says.
 std::string work_of(const run_report &report) {
     const json &config = *report.config;
     if (!config.is_object()) return "";
@@ -274,7 +274,7 @@ void group_rows(comparison_view &view, const comparison &compared) {
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         const run_report &report = compared.rows[i].report;
         const auto quality = quality_of(report);
-        // Of two clocks neither is faster.
+        // With two clocks, neither row is faster.
         const std::string clock = report.profile + (report.virtual_time ? "" : "\n");
         fields.emplace_back(clock, work_of(report));
         groups.emplace_back(clock, work_of(report), view.slots[i] + view.storage_bytes[i],

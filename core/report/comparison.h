@@ -32,8 +32,8 @@ struct comparison_row {
     // Mean TPOT (of clusters latency) of the same run with other seeds or texts, `report` first; as
     // many for every row, in the same order. Empty: it ran once.
     std::vector<double> repeats_ms = {};
-    // Of the repeats, where there are some: the mean of every figure, in the form of a report's
-    // JSON, and what the time of all but the first went to.
+    // For repeated runs: the mean of every figure, in the form of a report's JSON, and the time by
+    // causes of all runs but the first.
     json_box means = {};
     time_causes more_causes = {};
     std::optional<what_if> asked = {};  // what more of each resource would save
@@ -44,8 +44,8 @@ struct comparison {
     std::string trace, shape;  // what was run, for the page's header; may be empty
     std::vector<comparison_row> rows;
     std::vector<failed_row> failed = {};  // what else was to be a row
-    // Of a comparison that was interrupted before all rows had ended: by what, of how many, and
-    // what goes on with them ("" where nothing does).
+    // A comparison that was interrupted before all rows had ended: the signal, the number of rows,
+    // and how to go on ("": not possible).
     struct interruption {
         std::string signal;  // "SIGINT"; "": it was not interrupted
         size_t rows = 0;
@@ -63,7 +63,8 @@ struct key_column {
     std::vector<std::string> values;  // by row
 };
 
-// What text, JSON and page need to know about the rows as a whole; vectors are by row unless said.
+// The properties of all rows together that text, JSON and page need. Vectors are by row unless
+// noted.
 struct comparison_view {
     std::vector<std::string> settings;  // "section.key" of every setting that differs; not by row
     std::vector<key_column> columns;    // without profile and size, which the table always has
@@ -84,7 +85,7 @@ struct comparison_view {
 
 comparison_view view_of(const comparison &compared);
 
-// Of single machines of a profile.
+// Rows of single machines with this profile.
 std::vector<size_t> rows_on(const comparison &compared, const std::string &profile);
 
 // The value of a setting as it was given, "" where the row's config has none.
@@ -94,7 +95,7 @@ std::string setting_text(const run_report &report, const std::string &key);
 // know before drawing a conclusion (bounds, hit rate against speed). Warnings come last.
 std::vector<std::string> reading(const comparison &compared, const comparison_view &view);
 
-// Of the time that rows are compared by: TPOT, or of clusters latency.
+// The time by which rows are compared: TPOT, or latency for clusters.
 double time_ms(const run_report &of);
 // The same of a row: the mean of its repeats, where it has some.
 double shown_ms(const comparison_row &of);
@@ -115,7 +116,7 @@ bool is_faster(const comparison_row &a, const comparison_row &b);
 std::string unsure_sentence(const comparison &compared, const comparison_view &view,
                             const std::vector<size_t> &rows, const std::string &fastest);
 
-// What models wrote: each text once, with the labels of the rows that wrote it.
+// The texts that models wrote: each text once, with the labels of the rows that wrote it.
 struct written_text {
     const text_report *text = nullptr;  // borrowed from a row
     std::string labels;                 // "lru; lfu"

@@ -35,7 +35,7 @@ struct csv_column {
     std::vector<std::string> cells;  // by row
 };
 
-// Of all figures that are one number; nothing of those that no row has.
+// A column for each figure that is one number. Figures that no row has get none.
 std::vector<csv_column> figure_columns(const comparison &compared) {
     std::vector<csv_column> columns;
     for (const auto &[path, of] : all_figures()) {

@@ -208,7 +208,7 @@ std::optional<size_t> next_best(const comparison &compared, const comparison_vie
     return next;
 }
 
-// What is fastest, and what would be if it saw the future.
+// The fastest label, and the fastest one that sees the future.
 struct leaders {
     std::optional<std::string> fastest, bound;
     size_t groups = 0;  // in which something was ranked
@@ -397,7 +397,7 @@ static std::vector<std::string> offline_labels(const comparison &compared,
     return labels;
 }
 
-// What the marks beside the times mean.
+// Explains the marks beside the times.
 static std::string marks_text(const comparison &compared, const comparison_view &view,
                               bool any_mark, size_t columns_max) {
     std::string text;

@@ -243,7 +243,7 @@ constexpr of_run run_rows[] = {
      [](run of) { return to_json(*of.cluster); },
      [](run of) { return of.cluster.has_value(); }}};
 
-// What a command makes of figures of several runs or layers for a table of its own.
+// Headings of tables in which a command combines figures of several runs or layers.
 constexpr figure headings[] = {
     {"", share, neither, "share", "of all experts, those that fast memory has slots for",
      "tables of compare"},

@@ -52,7 +52,7 @@ struct figure_row : figure {
 
 // Puts `value` at a path of objects, which are made.
 void put_at(json &into, std::string_view path, json value);
-// What is at a path of objects and, by number, of lists; null: there is no such place.
+// The value at a path of objects and, by number, of lists. null: there is no such place.
 const json *at_path(const json &of, std::string_view path);
 
 // All figures of a run's report by their whole paths ("layers.*.hit_rate"), in order.

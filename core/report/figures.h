@@ -30,7 +30,7 @@ std::vector<std::string> wrapped(std::string_view text, size_t columns);
 // Whether the space there stands between a number and its unit, where no line ends.
 bool before_unit(std::string_view text, size_t space);
 
-// Of a text report.
+// Width of a text report.
 inline constexpr size_t text_columns = 80;
 // "  label       text": the left column of a report, and the text beside it in as many lines as it
 // needs.

@@ -20,8 +20,8 @@ namespace moorage::core {
 // smallest. Errors are those of `run`.
 status trace_frontier(tuning &of, const run_points &run, const search_limits &limits);
 
-// Of the trials that count, those that no other one beats in the parameter or in the figure without
-// losing in the other; by the parameter, the cheapest first.
+// The Pareto-optimal trials among those that count: no other trial is better in the parameter or in
+// the figure without being worse in the other. By the parameter, the cheapest first.
 std::vector<size_t> pareto_set(const tuning &of);
 
 std::string frontier_text(const tuning &of);  // for a terminal, at most 80 columns

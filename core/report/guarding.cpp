@@ -25,7 +25,7 @@ std::string decision(const guard_arm &arm) {
     return text;
 }
 
-// What a user writes to have it so from the first token on.
+// The setting with which a user gets this from the first token on.
 std::string remedy(const guard_arm &arm) {
     if (arm.name == "prefetch") return "[prefetch] plugin = \"none\"";
     if (arm.name == "substitution") return "[router] plugin = \"topk\"";

@@ -15,7 +15,7 @@ struct guard_arm {
     std::string name, phase;     // phase: "prefill" or "decode"
     bool on = true;              // at the end
     bool as_configured = false;  // the configuration wants it so
-    // Of the last trial, per token; 0 and 0: there was none, and `why` says why not.
+    // Times of the last trial, per token. Both 0: there was none, and `why` says why not.
     double on_ns = 0, off_ns = 0;
     std::string why;
     uint64_t since_token = 0;  // the decision stands
@@ -28,7 +28,7 @@ struct guard_arm {
 json to_json(const guard_arm &arm);
 // Label and text of the lines of a run's report; none without a guard.
 std::vector<std::pair<std::string, std::string>> guard_lines(const std::vector<guard_arm> &arms);
-// What is off, with figures and the setting that makes it permanent; "" where it is on.
+// Says what is off, with figures and the setting that makes it permanent. "": it is on.
 std::string guard_warning(const guard_arm &arm);
 
 }  // namespace moorage::core

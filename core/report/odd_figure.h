@@ -7,8 +7,8 @@
 
 namespace moorage::core {
 
-// The name of the first that is not, "tpot_ms.mean" or "layers.3.stall_ms"; empty: all are finite.
-// What has no value is null.
+// The name of the first figure that is not finite, "tpot_ms.mean" or "layers.3.stall_ms". Empty:
+// all are finite. A figure without a value is null.
 std::string odd_figure(const json &figures);
 
 }  // namespace moorage::core

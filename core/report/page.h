@@ -5,7 +5,7 @@
 //     to_json(compared)});
 //
 // page/page.js has a function for each kind, which names figures by their paths (figure_table.h).
-// What can be said in words stands in the page itself, for readers without scripts.
+// The page itself contains all text, for readers without scripts.
 #pragma once
 
 #include <span>

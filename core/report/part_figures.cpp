@@ -152,7 +152,7 @@ constexpr figure_row<version_of_run> version_rows[] = {
     {{"loaded_bytes", bytes, neither, "loaded", "by transfers that a step waited for"},
      [](in_version of) -> json { return of.run.versions[of.version].loaded_bytes; }}};
 
-// Of `text`, whose own JSON is written where its parts are known.
+// Figures of `text`. Its own JSON is written where its parts are known.
 constexpr figure text_words[] = {
     {"text.scored", count, neither, "scored", "tokens that had one before them", "of scored texts"},
     {"text.nll", ratio, smaller, "nll", "mean of -log p over them", "of scored texts"},

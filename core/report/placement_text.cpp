@@ -186,8 +186,8 @@ std::string table(const placement_report &report) {
     return text;
 }
 
-// Of the plans of one scene: the lowest latency, and where batches pass together, theirs, which is
-// what requests meet.
+// The plan of one scene with the lowest latency. If batches pass together, also the plan with the
+// lowest batch latency, which requests meet.
 std::string lowest_text(const placement_report &report) {
     if (report.scenes.size() != 1) return "";
     const placement_row *alone = nullptr, *together = nullptr;

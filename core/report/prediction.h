@@ -24,7 +24,7 @@ struct term {
     double relative() const;
 };
 
-// What the time of a phase went to, in both runs. The causes that either had, and their sum.
+// The time of a phase by causes, in both runs: the causes that either run had, and their sum.
 struct phase_terms {
     std::string name;  // "prefill", "decode"
     std::vector<term> causes;

@@ -39,8 +39,8 @@ std::string summary_line(std::string_view label, const summary_ms &summary) {
 
 std::string expert_lines(const run_report &report) {
     const expert_counts &experts = report.experts;
-    // Of an emulated cluster, beside its share of local calls: that counts tokens, this a pass's
-    // experts.
+    // An emulated cluster also has a share of local calls. That share counts tokens; this one
+    // counts a pass's experts.
     const char *const asked = !report.cluster            ? "asked for"
                               : report.cluster->by_token ? "that tokens choose"
                                                          : "that passes ask for, each once";

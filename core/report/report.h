@@ -48,7 +48,7 @@ struct device_report {
     double compute_ms = 0, transfer_ms = 0, stall_ms = 0;
 };
 
-// What a model wrote, or how well it foretold a text.
+// The text that a model wrote, or how well it predicted a given text.
 struct text_report {
     std::string model;                        // its directory's name; empty: the run had no model
     std::vector<std::string> prompts, texts;  // parallel; texts without their prompts
@@ -74,8 +74,8 @@ struct policy_time {
     double ms = 0;  // estimated from the calls that were timed
 };
 
-// What was loaded while no request was under way: the caches' first content, as its policy names
-// it, and what a budget that changed splits or sizes brought anew. Not part of the other figures.
+// Bytes loaded while no request was under way: the first content of the caches, as their policy
+// names it, and loads after a budget changed splits or sizes. Not part of the other figures.
 struct arrangement_report {
     uint64_t first_bytes = 0, bytes = 0, changes = 0;
     bool uneven = false;  // a budget has given layers unequal shares, or splits
@@ -93,7 +93,7 @@ struct run_report {
     expert_counts experts;
     routing_counts routing;
     bool lossy = false;  // the router may choose what the model does not
-    // Names of the experts' versions; empty: there is one. What was done in each.
+    // Names of the experts' versions, and the work done in each. Empty: there is one version.
     std::vector<std::string> version_names;
     version_counts versions[2];
     byte_counts bytes;
@@ -117,8 +117,8 @@ struct run_report {
     std::string misfit;  // what it asks of an emulated machine's memory beyond what that has
     text_report text;
     std::optional<cluster_report> cluster;
-    // Of the offline optimum at the same slots and sharing, which loads each request of the trace
-    // on demand, into the cache; 0: not counted.
+    // Misses of the offline optimum at the same slots and sharing. It loads each request of the
+    // trace on demand, into the cache. 0: not counted.
     uint64_t opt_misses = 0;
     std::string opt_reason;  // why it was not, where this run counts something else
 };

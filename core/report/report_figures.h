@@ -37,7 +37,7 @@ json to_json(const host_report &of);
 json to_json(const text_report &of);  // report.cpp
 json versions_json(const run_report &of);
 json policy_times_json(const run_report &of);
-// Of the tables of parts: layers, devices, host, routing, text, cluster.
+// Adds the words of the tables of parts: layers, devices, host, routing, text, cluster.
 void add_part_words(std::vector<std::pair<std::string, const figure *>> &all);
 
 }  // namespace moorage::core

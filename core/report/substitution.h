@@ -15,7 +15,7 @@ namespace moorage::core {
 // by.
 std::string fine_percent(double part, double whole);
 
-// Of the model's own choices; 0 when there were none.
+// Share of the model's own choices. 0 if there were none.
 double substituted_share(const routing_counts &routing, uint64_t substituted);
 
 // {"choices", "substituted", "substituted_share", "reweighted", "dropped", "agreement", "rows",
@@ -39,7 +39,7 @@ double substituted_share(const comparison_row &row);
 std::string perplexity_change(const comparison_row &row);
 
 bool any_lossy(const comparison &compared);
-// What the rows that change the routing change; "" where none does.
+// The effect of the rows that change the routing. "": none does.
 std::string lossy_sentence(const comparison &compared, const comparison_view &view);
 
 }  // namespace moorage::core

@@ -69,7 +69,7 @@ std::string phase_lines(const std::array<time_causes, 2> &phases) {
     return text;
 }
 
-// What works beside the device, so that it sums to nothing.
+// Work beside the device. It therefore sums to nothing.
 std::string meanwhile(const run_report &report) {
     const bool gpu = has_gpu(report);
     std::vector<std::string> busy;

@@ -13,7 +13,7 @@ namespace moorage::core {
 
 // In the order of causes_of().
 inline constexpr const char *phase_names[] = {"prefill", "decode"};
-// Of a run's layers and what lies between them; [prefill, decode].
+// Times of a run's layers and of the time between them; [prefill, decode].
 std::array<time_causes, 2> causes_of(const run_report &report);
 
 std::string_view label_of(cause which);    // "computing", "link wait"
@@ -29,8 +29,8 @@ std::string time_sentence(const time_causes &sum, bool gpu);
 
 // "computes 71.2 % and waits for transfers 28.8 %"; "" of nothing.
 std::string shares_text(const time_causes &sum);
-// What of the time the host was inside policies, and in which calls most; "" where it was not
-// measured.
+// The share of the time that the host was inside policies, and the calls with most of it. "": it
+// was not measured.
 std::string policy_lines(const run_report &report);
 
 // {"prefill": {"compute_ms": ...}, "decode": {...}}: every cause.

@@ -43,7 +43,7 @@ public:
     gzip_writer();
     ~gzip_writer();
     gzip_writer(const gzip_writer &) = delete;
-    // What comes out by now; all of it with the last piece.
+    // Returns the bytes that are ready by now. The last piece brings all the rest.
     std::string operator()(std::string_view piece, bool last);
 
 private:

@@ -1,16 +1,16 @@
-// tuning.h - which values of parameters meet targets: runs at chosen values, until a finer step
-// would make no difference.
+// tuning.h - finds the values of parameters that meet targets. It runs chosen values until a finer
+// step would make no difference.
 //
 //   tuning found{.params = {{.name = "memory.experts", .grid = {1, 1440, 1, true}}},
 //                .targets = *parse_targets("tpot_ms=30")};
 //   if (search_values(found, run, {})) ...found.trials[*found.chosen]
 //
-// Every answer is a value that was run. A number is sampled evenly; where samples meet the targets,
+// Every answer is a value that was run. A number is sampled evenly. If samples meet the targets,
 // the edge between the first that does and its neighbour that does not is narrowed down to the
-// grid's step; where none does, or where a figure is to be as good as it can be, the gaps beside
-// the best few samples are halved, so that a figure with several valleys is followed into each of
-// them. Words are all tried. Of several parameters one after the other is searched so, the others
-// held at the best that was seen, until a round of all changes nothing.
+// grid's step. If none does, or if a figure is to be as good as possible, the gaps beside the best
+// few samples are halved. So a figure with several valleys is followed into each of them. Words are
+// all tried. Several parameters are searched one after the other, with the others at the best
+// values seen, until a round of all changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -73,8 +73,9 @@ struct tuning {
     bool meets(const trial &one) const;
     // The trial that is nearest to what is wanted; none: none counts.
     std::optional<size_t> best() const;
-    // Of the two, `a` is the nearer one: the targets are missed by less, then figures that are to
-    // be as good as they can be, then preferred values, in the order of targets and parameters.
+    // Whether `a` is nearer than `b`. These count in order: the targets are missed by less, then
+    // figures that are to be as good as possible, then preferred values, in the order of targets
+    // and parameters.
     bool better(const trial &a, const trial &b) const;
 };
 
@@ -94,7 +95,7 @@ std::string to_text(const tuning &found);
 // {"params": [{"name", "from", "to", "step", "prefer" or "words"}], "targets": [{"metric",
 // "relation", "value"}], "samples": [{"values": {name: value}, "figures": {metric: figure}, "fits",
 // "met"}], "chosen": a sample or null, "met", "best": a sample or null, "stopped", "report": of the
-// chosen run, "failed": values whose runs failed, where there are any}. Of one parameter and one
+// chosen run, "failed": values whose runs failed, where there are any}. With one parameter and one
 // target, "param", "target", "prefer" and "grid" stand beside them, and "value" and "measured" in
 // each sample.
 json to_json(const tuning &found);

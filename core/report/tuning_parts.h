@@ -9,8 +9,8 @@
 
 namespace moorage::core {
 
-// Of `samples` indices below `count`, evenly, the first and the last among them; all where there
-// are no more. Requires: count above 0, samples above 1.
+// Spreads `samples` indices below `count` evenly, with the first and the last among them. All
+// indices if there are no more. Requires: count above 0, samples above 1.
 std::vector<size_t> spread_indices(size_t count, size_t samples);
 
 // A column a parameter and a target; `rows` are trials with figures.

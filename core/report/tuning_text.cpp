@@ -114,8 +114,8 @@ std::string chosen_text(const tuning &found) {
     return text + ": " + figures_text(found, chosen) + neighbour_text(found, chosen);
 }
 
-// What a chosen number of experts is otherwise, and what it holds for; "" where the report does not
-// know.
+// The chosen number of experts in other units, and the cache policy for which it holds. "": the
+// report does not know.
 std::string room_text(const tuning &found) {
     const bool sized = std::ranges::any_of(
         found.params, [](const tuned_param &one) { return one.name == "memory.experts"; });
@@ -130,7 +130,7 @@ std::string room_text(const tuning &found) {
                   config["cache"]["plugin"].get<std::string>());
 }
 
-// What the least value that does not fit lacks; "" where all fit.
+// Explains, for the least value that does not fit, what it lacks. "": all fit.
 std::string misfit_text(const tuning &found) {
     const trial *least = nullptr;
     for (const trial &one : found.trials)

@@ -104,7 +104,7 @@ std::string what_if_table(const std::vector<std::string> &labels,
             if (one.ms)
                 std::ranges::find(columns, one.words, &table_column::heading)->cells[i] =
                     change_text(asked[i]->saved(one));
-    // What helps nobody leaves its room to the labels.
+    // A column that helps nobody leaves its room to the labels.
     std::vector<std::string> useless;
     for (size_t i = 1; i < columns.size(); ++i)
         if (std::ranges::all_of(columns[i].cells,

@@ -22,11 +22,12 @@ struct what_if {
     double base_ms = 0;
     std::vector<row> rows;
 
-    // Of the metric, saved by the row; below 0 where more makes it slower. Requires: its run ended.
+    // The share of the metric that the row saves. Below 0: more of the resource makes it slower.
+    // Requires: its run ended.
     double saved(const row &one) const { return 1 - *one.ms / base_ms; }
 };
 
-// Of the metric that is to be compared: TPOT where a token was decoded.
+// The metric to compare: TPOT if a token was decoded.
 what_if what_if_of(const run_report &base);
 double figure_of(const what_if &asked, const run_report &of);
 
@@ -34,7 +35,8 @@ double figure_of(const what_if &asked, const run_report &of);
 std::string what_if_sentence(const what_if &asked);
 // A table, the largest saving first, and the sentence that follows from it; at most 80 columns.
 std::string to_text(const what_if &asked);
-// Of several runs: what each resource saves each of them, a row a run; `labels` are theirs.
+// A table for several runs: what each resource saves each of them, one row a run. `labels` are
+// theirs.
 std::string what_if_table(const std::vector<std::string> &labels,
                           const std::vector<const what_if *> &asked, size_t columns_max);
 // {"factor", "metric", "base", "rows": [{"resource", "words", "value", "saved", "error"}]}

@@ -123,7 +123,7 @@ bool router_stage::select(layer_step &step, source &from, const pass &tokens, la
                         step.routed_classes.data()};
     const uint32_t routed =
         ask ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route) : 0;
-    // What nearly every step comes to is seen at one look.
+    // One check finds the usual result of a step.
     const bool known_flags = (route.flags & ~uint32_t{MOORAGE_ROUTE_RENORMALISE}) == 0;
     const bool own = routed == view.token_count && known_flags && step.repeats_own();
     if (own && !step.gives_weights()) {

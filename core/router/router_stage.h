@@ -35,11 +35,11 @@ public:
                 bool ask = true);
 
 private:
-    // Of the request that a stream carries.
+    // The account of the request that a stream carries.
     struct request_account {
         uint64_t request = UINT64_MAX, choices = 0, substituted = 0;
     };
-    // What keeps the route of `routed` tokens from being computed; empty: nothing.
+    // Why the route of `routed` tokens cannot be computed. Empty: it can.
     std::string wrong_with(const layer_step &step, uint32_t routed) const;
     std::string wrong_weights(const layer_step &step) const;
     void settle(layer_step &step, layer_report &account);

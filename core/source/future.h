@@ -1,8 +1,9 @@
-// future.h - when each expert is next asked for: the future of a trace, for offline optima.
+// future.h - when each expert is next requested: the future of a trace, for offline optima.
 //
-// Built once per trace and shared by all runs over it (future); each run has a cursor
-// (future_cursor). Per page the gaps between its requests are stored as variable-length integers:
-// about one byte per request, so the whole stays near the size of the trace's experts.
+// A `future` is built once per trace and shared by all runs over it. Each run has a cursor
+// (future_cursor). For each page the gaps between its requests are stored as variable-length
+// integers. This takes about one byte per request, so the total is close to the size of the trace's
+// experts.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,12 @@
 
 namespace moorage::core {
 
-// In which order the requests of a trace come (contract, "Replay semantics").
+// The order in which the requests of a trace come (contract, "Replay semantics").
 enum class order { rounds, token, serial };
 
 class future {
 public:
-    // Reads the trace once or twice. `tokens` limits it to the first ones (0: all).
+    // Reads the trace once or twice. `tokens`: only the first ones (0: all).
     explicit future(const trace &source, uint64_t tokens = 0);
 
     uint64_t bytes() const { return gaps_.size(); }
@@ -26,15 +27,16 @@ public:
 private:
     friend class future_cursor;
     uint32_t layers_, experts_, top_k_;
-    std::vector<uint8_t> gaps_;  // per page, one after the other: LEB128 of the difference of
-                                 // token * top_k + rank to the request before (first: + 1 from -1)
+    std::vector<uint8_t> gaps_;  // per page, one after the other: LEB128 of the difference between
+                                 // token * top_k + rank and that of the previous request (first: +
+                                 // 1 from -1)
     std::vector<uint64_t> offsets_;  // [pages + 1] into gaps_
 };
 
-// Answers next_use for one run that goes through the trace in `order`, one token per step.
-// Steps are numbered as moorage_step.index is: rounds and serial count single requests
-// (rounds: (token * top_k + rank) * layers + layer; serial: (token * layers + layer) * top_k +
-// rank), token counts layer steps (token * layers + layer).
+// Answers next_use for one run that follows the trace in `order`, one token per step. Steps are
+// numbered like moorage_step.index. rounds and serial count single requests: rounds (token * top_k
+// + rank) * layers + layer, serial (token * layers + layer) * top_k + rank. token counts layer
+// steps: token * layers + layer.
 class future_cursor final : public future_view {
 public:
     future_cursor(const future &of, order requests);
@@ -45,7 +47,7 @@ private:
     struct place {
         uint64_t offset;  // of the gap after the current request
         uint64_t
-            request;  // token * top_k + rank of the next request known; MOORAGE_NEVER at the end
+            request;  // token * top_k + rank of the next known request; MOORAGE_NEVER at the end
     };
     void advance(uint32_t page);
     uint64_t step_of(uint32_t page, uint64_t request) const;

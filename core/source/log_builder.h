@@ -1,4 +1,4 @@
-// log_builder.h - collects the rows of a routing log into a trace, checking each against the
+// log_builder.h - collects the rows of a routing log into a trace and checks each against the
 // others.
 #pragma once
 
@@ -14,35 +14,35 @@
 
 namespace moorage::core {
 
-// What one row says of one token and layer.
+// One row of a log: one token and layer.
 struct log_row {
-    std::string request;            // "" where the log has no requests
-    std::optional<uint64_t> token;  // number in the log
-    uint64_t layer = 0;             // number in the log; MoE layers need not begin at 0
+    std::string request;            // "" if the log has no requests
+    std::optional<uint64_t> token;  // its number in the log
+    uint64_t layer = 0;             // its number in the log; MoE layers need not begin at 0
     std::vector<uint64_t> experts;
     std::vector<double> weights;  // empty or as many as experts
     std::optional<int64_t> token_id;
 };
 
-// Numbers of layers, the last one excluded.
+// A range of layer numbers; `last` is excluded.
 struct layer_range {
     uint64_t first = 0, last = UINT64_MAX;
 };
 
 class log_builder {
 public:
-    // `kept`: the layers whose rows count; none: all.
+    // `kept`: the layers whose rows are used; empty: all.
     explicit log_builder(bool half, std::vector<layer_range> kept = {}) : kept_(std::move(kept)) {
         out_.weights.half = half;
     }
 
-    // Whether the experts of the layer's rows are looked at.
+    // Are the rows of this layer used?
     bool keeps(uint64_t layer) const;
 
     // Errors name the column and the value, not the line. `new_token`: the row begins a token even
-    // if its numbers do not say so.
+    // if its numbers do not show it.
     status add(const log_row &row, bool new_token);
-    // experts: 0 for one more than the largest id. Requires: no add failed.
+    // experts: 0 means one more than the largest id. Requires: no add failed.
     result<trace_data> finish(uint32_t experts);
 
 private:
@@ -53,7 +53,7 @@ private:
 
     std::vector<layer_range> kept_;
     trace_data out_;
-    std::vector<uint64_t> layers_;  // numbers of the layers, by the first token
+    std::vector<uint64_t> layers_;  // layer numbers, from the first token
     std::set<std::string> requests_seen_;
     std::string request_;
     std::optional<uint64_t> token_;

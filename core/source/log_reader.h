@@ -12,15 +12,15 @@
 
 namespace moorage::core {
 
-// Longest line accepted: one token of the largest models is far below.
+// Longest accepted line. One token of the largest models needs far less.
 inline constexpr size_t line_bytes_max = 16 * 1024 * 1024;
 
 class line_reader {
 public:
     explicit line_reader(std::istream &from) : from_(from) {}
-    // False at the end. Lines end with \n or \r\n; lines of nothing but spaces are passed over.
+    // False: at the end. Lines end with \n or \r\n. Blank lines are skipped.
     result<bool> next(std::string &line);
-    uint64_t number() const { return number_; }  // of the line that came last, from 1
+    uint64_t number() const { return number_; }  // of the latest line, from 1
 
 private:
     std::istream &from_;

@@ -1,10 +1,9 @@
-// model_source.h - requests to a model as a source: prompts that are continued, texts that are
-// scored.
+// model_source.h - requests to a model as a source: prompts to continue, texts to score.
 //
-// `batch` requests live at one time; a stream takes the next when its own ends. A prompt enters in
-// prefill passes of at most `prefill` tokens, or token by token (0); then every pass takes one
-// token further. The tokens of a pass depend on the logits of the one before, so the source reads
-// them from the executor's pass_results at the beginning of next().
+// `batch` requests are active at a time; a stream takes the next request when its own ends. A
+// prompt enters in prefill passes of at most `prefill` tokens, or token by token (0). Then every
+// pass adds one token. The tokens of a pass depend on the logits of the previous pass, so the
+// source reads them from the executor's pass_results at the beginning of next().
 #pragma once
 
 #include <functional>
@@ -21,31 +20,32 @@
 namespace moorage::core {
 
 struct model_request {
-    std::vector<int32_t> ids;  // the prompt, or the text to score; at least one
-    uint32_t new_tokens = 0;   // at most; 0: the text is scored ...
-    uint32_t score_from = 0;   // ... from this id on
+    std::vector<int32_t> ids;  // the prompt or the text to score, at least one
+    uint32_t new_tokens = 0;   // at most; 0: the text is scored
+    uint32_t score_from = 0;   // from this id on
 };
 
 struct model_source_options {
     uint32_t batch = 1;
-    uint32_t prefill = 512;  // tokens of a prefill pass; 0: prompts are decoded token by token
-    uint64_t tokens = 0;     // computed in all, at most; 0: no limit
+    uint32_t prefill = 512;  // tokens of a prefill pass; 0: token by token
+    uint64_t tokens = 0;     // limit of all computed tokens; 0: none
     sampling how = {};
-    std::vector<int32_t> end_ids = {};  // end a continuation
-    // Whether a request's text has come to its end with this token; after on_token.
+    std::vector<int32_t> end_ids = {};  // these end a continuation
+    // Does the request's text end with this token? Called after on_token.
     std::function<bool(uint64_t request, int32_t id)> ends_text = {};
-    bool predict = false;               // next-layer predictions are computed
-    bool score_written = false;         // what is written is scored, too
-    // Sees every new token of a request, in order.
+    bool predict = false;               // compute next-layer predictions
+    bool score_written = false;         // score the continuation, too
+    // Called with every new token of a request, in order.
     std::function<void(uint64_t request, int32_t id)> on_token = {};
     // Requests that come while others are under way: asked for whenever a stream is free, false:
     // none now. The source then has no end, and forgets what has ended. Empty: those given are all.
     std::function<bool(model_request &out)> more = {};
     uint32_t context_max = 0;                           // with `more`: positions of the longest
-    std::function<void(uint64_t request)> on_end = {};  // no token of it follows
+                                                        // request
+    std::function<void(uint64_t request)> on_end = {};  // no further token of the request follows
 };
 
-// Tokens of a text that had one before them, and the sum of their -log p.
+// The tokens of a text that have one before them, and the sum of their -log p.
 struct score {
     uint64_t tokens = 0;
     double nll_sum = 0;
@@ -53,10 +53,10 @@ struct score {
 
 class model_source final : public source {
 public:
-    // `of` is borrowed. Requires: at least one request, or `more`; none empty.
+    // `of` is borrowed. Requires: at least one request, or `more`; no empty request.
     model_source(const model &of, std::vector<model_request> requests,
                  const model_source_options &options);
-    // What the executor computes; before the first next().
+    // Sets where the executor's results are read. Call it before the first next().
     void connect(const pass_results &results) { results_ = &results; }
 
     uint32_t layers() const override { return static_cast<uint32_t>(moe_layers_.size()); }
@@ -84,28 +84,30 @@ public:
     uint32_t outputs_max() const;              // tokens with logits in a pass
     uint64_t tokens() const { return rows_; }  // handed out so far
     bool scores_texts() const { return !options_.more && requests_.front().new_tokens == 0; }
-    // Nobody wants the rest of the request: it ends before the next pass.
+    // Ends the request before the next pass, because its remaining tokens are not needed.
     void give_up(uint64_t request) { given_up_.push_back(request); }
     const std::vector<model_request> &requests() const { return requests_; }
-    // What was written to each request so far, end tokens left out; what each scored. With `more`:
-    // to those that are not forgotten.
+    // The tokens written for each request so far, without end tokens, and the score of each. With
+    // `more`: only of requests that are not forgotten.
     const std::vector<std::vector<int32_t>> &written() const { return written_; }
     const std::vector<score> &scores() const { return scores_; }
-    // Where what was computed is no finite number and, as far as it can be told, why; empty: all is
-    // well. From then on routing is made up, so that nobody sees such values, and no pass follows.
+    // The place of a computed value that is not finite and, if known, its cause. Empty: none. After
+    // a failure routing is made up, so that policies never see such values, and no pass follows.
     const std::string &failure() const { return failure_; }
 
 private:
     struct stream {
         bool live = false;
         uint64_t request = 0;
-        uint32_t position = 0;  // next to be computed
-        uint32_t computed = 0;  // positions, under the rotations of `scaling` or before
+        uint32_t position = 0;  // next to compute
+        uint32_t computed = 0;  // positions computed, with the rotations of `scaling` or earlier
+                                // ones
         uint64_t scaling = 0;   // rope_scaling_of() its text
         random_stream draws{0, 0};
     };
     const model_request &asked(uint64_t request) const { return requests_[request - first_]; }
-    // Of the text up to the token at `position`, prompts and texts to score as a whole.
+    // Length of the text up to the token at `position`. Prompts and texts to score count as a
+    // whole.
     uint64_t length_of(const stream &one, uint32_t position) const;
     void end(stream &one);
     void forget();
@@ -114,7 +116,7 @@ private:
     void refill();
     bool prefill_pass(pass &out);
     void decode_pass(pass &out);
-    uint64_t tokens_left() const;  // of the limit
+    uint64_t tokens_left() const;  // up to the limit
     void add_token(pass &out, stream &one, uint32_t index, bool decoding);
     std::span<const float> logits_of(size_t index) const;
     bool finite(std::span<const float> logits, const char *of_what, const pass_token &token,
@@ -134,11 +136,11 @@ private:
     uint64_t first_ = 0;  // number of requests_[0]
     uint64_t next_request_ = 0, rows_ = 0;
     std::vector<uint64_t> given_up_;
-    pass last_;  // the pass whose results are still to be taken
+    pass last_;  // the pass whose results were not read yet
     uint64_t first_row_ = 0;
     std::vector<std::vector<int32_t>> written_;
     std::vector<score> scores_;
-    std::vector<float> weights_;  // [B, k] of the layer routed last
+    std::vector<float> weights_;  // [B, k] of the latest routed layer
     std::vector<float> one_scores_;
     std::vector<uint32_t> ranked_;
     std::string failure_;

@@ -1,12 +1,11 @@
-// synth.h - made-up traces: layered Zipf with reuse from token to token, domains and drift.
+// synth.h - synthetic traces: layered Zipf with reuse from token to token, domains and drift.
 //
 //   synth_options options{.layers = 32, .experts = 8, .top_k = 2, .tokens = 200'000};
 //   status made = write_synthetic(options, "synthetic.safetensors");
 //
-// Every layer of every domain ranks its experts at random; rank r (from 1) has weight 1 / (r +
-// b)^a, and the k experts of a token and layer are drawn by weight without replacement. The same
-// options give the same bytes on every machine, and options for further tensors leave `experts` as
-// it is.
+// Every layer of every domain ranks its experts at random. Rank r (from 1) has weight 1 / (r +
+// b)^a. The k experts of a token and layer are drawn by weight without replacement. Equal options
+// give equal bytes on every machine. Options for further tensors do not change `experts`.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +21,13 @@ struct synth_options {
     uint64_t tokens = 10'000;
     uint64_t requests = 1;  // of equal length, up to one token
     double a = 1, b = 0;
-    double reuse = 0;  // chance of each of the previous token's experts to be kept, same request
+    double reuse = 0;  // probability of keeping each expert of the previous token of the request
     uint32_t domains = 1;  // request r has domain r mod domains
-    double drift = 0;      // swaps of neighbours in each ranking, per token
+    double drift = 0;      // swaps of neighbours per ranking and token
     bool gate_scores = false;
     uint32_t predictions = 0;  // M; 0: none
     double prediction_accuracy =
-        1;  // chance of a chosen expert to keep its place in the prediction
+        1;  // probability that a chosen expert keeps its place in the prediction
     uint64_t seed = 0;
 };
 

@@ -6,10 +6,11 @@
 //   opened->expert(token, layer, rank);
 //
 // open() checks everything that later reads rely on: header, offsets, shapes, expert ids in range
-// and distinct within a token and layer, request offsets rising and covering, no empty request,
-// scores finite. Values are read wherever the file has them, aligned or not. Others may overwrite
-// the file after that: what counts memory (offsets, shapes) is a copy, and ids are held below their
-// limit where they are read, so no read leaves the file and no id a table; the figures are refused
+// and distinct within a token and layer, request offsets ascending and complete, no empty request,
+// finite scores. Values are read at any alignment.
+//
+// Other programs may overwrite the file after that. So offsets and shapes are copied, and ids are
+// limited when they are read: no read leaves the file, and no id a table. The figures are refused
 // at the end (base/mapped_file.h).
 #pragma once
 
@@ -30,7 +31,7 @@ namespace moorage::core {
 class trace {
 public:
     static result<trace> open(const std::filesystem::path &path);
-    // The same from memory, for tests; `name` is what errors call it.
+    // The same from memory, for tests. `name` is its name in errors.
     static result<trace> from_bytes(std::string name, std::vector<std::byte> bytes);
     trace(trace &&) noexcept;
     trace &operator=(trace &&) noexcept;
@@ -44,28 +45,29 @@ public:
     uint64_t requests() const { return request_offsets_.size() - 1; }
     // Request r is tokens [offsets[r], offsets[r + 1]). [requests + 1]
     std::span<const uint64_t> request_offsets() const { return request_offsets_; }
-    std::span<const int32_t> request_domain() const { return request_domain_; }  // empty without
+    std::span<const int32_t> request_domain() const { return request_domain_; }  // empty: none
     const std::vector<std::string> &domains() const { return domains_; }
     const std::map<std::string, std::string> &metadata() const { return metadata_; }
-    std::string meta(const std::string &key) const;  // "" when absent
+    std::string meta(const std::string &key) const;  // "": no such key
     uint64_t file_bytes() const;
 
-    // Expert chosen at rank (0 = largest weight). Requires: indices in range. Inline, hot.
+    // The expert chosen at rank (0 = largest weight). Requires: indices in range. Inline because it
+    // is hot.
     uint32_t expert(uint64_t token, uint32_t layer, uint32_t rank) const {
         return id_at(experts_data_, experts_wide_, (token * layers_ + layer) * top_k_ + rank);
     }
-    // Chosen experts of tokens [first, first + count), [count, layers, top_k], widened into `out`.
+    // Chosen experts of tokens [first, first + count): [count, layers, top_k], widened into `out`.
     void read_experts(uint64_t first, uint64_t count, uint32_t *out) const;
 
-    // Router weight of the expert chosen at rank: from `weights`, else its gate score.
+    // Router weight of the expert chosen at rank: from `weights`, otherwise its gate score.
     bool has_weights() const { return weights_.data != nullptr || has_gate_scores(); }
     bool has_weight_tensor() const { return weights_.data != nullptr; }
     float weight(uint64_t token, uint32_t layer, uint32_t rank) const;
     bool has_gate_scores() const { return gate_scores_.data != nullptr; }
-    // [experts] scores into `out`.
+    // Writes [experts] scores to `out`.
     void gate_scores(uint64_t token, uint32_t layer, float *out) const;
     bool has_predictions() const { return predictions_ != 0; }
-    uint32_t predictions() const { return predictions_; }  // M of pred_experts, 0 without
+    uint32_t predictions() const { return predictions_; }  // M of pred_experts; 0: none
     uint32_t predicted(uint64_t token, uint32_t layer, uint32_t rank) const {
         return id_at(pred_data_, pred_wide_, (token * layers_ + layer) * predictions_ + rank);
     }
@@ -73,21 +75,21 @@ public:
     float prediction_score(uint64_t token, uint32_t layer, uint32_t rank) const;
     bool has_token_ids() const { return token_ids_data_ != nullptr; }
     int32_t token_id(uint64_t token) const;
-    // Whether weights, gate_scores or pred_scores is stored as f16, else f32.
+    // Is weights, gate_scores or pred_scores stored as f16? Otherwise f32.
     bool scores_are_half(const std::string &name) const;
-    // MOORAGE_NEEDS_* that this trace can serve; MOORAGE_NEEDS_FUTURE always.
+    // MOORAGE_NEEDS_* that this trace can serve. MOORAGE_NEEDS_FUTURE is always included.
     uint32_t offers() const;
-    // Name of the tensor behind a MOORAGE_NEEDS_* bit, for messages.
+    // The name of the tensor for a MOORAGE_NEEDS_* bit, for messages.
     static const char *tensor_of(uint32_t need);
 
-    // Tells the kernel that tokens before `token` are not needed in memory now (they can be read
-    // again at any time). Keeps the resident size of a pass over a large trace small.
+    // Tells the kernel that tokens before `token` need not stay in memory. They can still be read
+    // again. This keeps the resident size small when a large trace is read once.
     void release_before(uint64_t token) const;
 
 private:
     struct floats {
         const std::byte *data = nullptr;
-        bool half = false;  // f16, else f32
+        bool half = false;  // f16, otherwise f32
     };
     uint32_t id_at(const std::byte *data, bool wide, uint64_t index) const;
     static float read_float(const floats &from, uint64_t index);
@@ -99,7 +101,7 @@ private:
     uint64_t tokens_ = 0;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, predictions_ = 0;
     const std::byte *experts_data_ = nullptr, *pred_data_ = nullptr, *token_ids_data_ = nullptr;
-    bool experts_wide_ = false, pred_wide_ = false;  // u16, else u8
+    bool experts_wide_ = false, pred_wide_ = false;  // u16, otherwise u8
     floats weights_, gate_scores_, pred_scores_;
     std::vector<uint64_t> request_offsets_;
     std::vector<int32_t> request_domain_;

@@ -1,6 +1,6 @@
-// trace_check.h - checks of the values inside a trace's tensors, chunk by chunk.
+// trace_check.h - checks the values of a trace's tensors chunk by chunk.
 //
-// The quick checks only say whether a chunk is right; a wrong chunk is looked at again, slowly, for
+// Fast checks tell only whether a chunk is right. A wrong chunk is checked again, slowly, to find
 // the first wrong value.
 #pragma once
 
@@ -16,10 +16,10 @@
 
 namespace moorage::core {
 
-// Ids are 16 bits wide, and every table of a run has an entry per layer and expert.
+// Ids have 16 bits, and every table of a run has an entry per layer and expert.
 inline constexpr uint64_t trace_experts_max = 65536, trace_pages_max = uint64_t{1} << 24;
 
-// The value at `index` of a tensor's bytes, wherever they lie.
+// The value at `index` of a tensor's bytes, at any alignment.
 template <class Value>
 Value element(const std::byte *data, uint64_t index) {
     Value value;
@@ -27,13 +27,13 @@ Value element(const std::byte *data, uint64_t index) {
     return value;
 }
 
-// Called after the bytes up to `end` of a tensor are checked, so that they can leave memory.
+// Called when the bytes up to `end` of a tensor are checked, so that they can leave memory.
 using checked_up_to = std::function<void(const std::byte *begin, const std::byte *end)>;
 
-// Ids of `from` [tokens, layers, per_group] are below `experts` and distinct in their group.
-// Requires: u8 or u16, all dimensions above 0, experts <= 65536.
+// Checks that ids of `from` [tokens, layers, per_group] are below `experts` and distinct in their
+// group. Requires: u8 or u16, all dimensions above 0, experts <= 65536.
 status check_ids(const tensor &from, uint32_t experts, const checked_up_to &done);
-// All values of `from` [tokens, layers, n] are finite. Requires: f16 or f32.
+// Checks that all values of `from` [tokens, layers, n] are finite. Requires: f16 or f32.
 status check_finite(const tensor &from, const checked_up_to &done);
 
 }  // namespace moorage::core

@@ -1,8 +1,8 @@
-// trace_source.h - a trace as a source: requests in order, `batch` of them live at one time.
+// trace_source.h - a trace as a source: requests in order, `batch` of them active at a time.
 //
-// A stream takes the next request when its own ends. With `prefill` > 0 the first tokens of a
-// request (all but the last, if it is shorter) are one pass of their own before its decoding
-// begins.
+// A stream takes the next request when its own ends. With `prefill` > 0, the first tokens of a
+// request are one pass before its decoding begins. A shorter request prefills all tokens but the
+// last.
 #pragma once
 
 #include "core/source/source.h"
@@ -13,9 +13,9 @@ namespace moorage::core {
 struct trace_source_options {
     uint32_t batch = 1;
     uint32_t prefill = 0;  // tokens
-    uint64_t tokens = 0;   // of the trace, from the start; 0: all
-    // For executors that compute: ids are those of the trace or made up below `vocabulary` (0:
-    // none), positions start again at 0 after `context_max`.
+    uint64_t tokens = 0;   // limit, from the start of the trace; 0: all
+    // For executors that compute. Ids are those of the trace, or made up below `vocabulary` (0:
+    // none). Positions start again at 0 after `context_max`.
     uint32_t vocabulary = 0, context_max = UINT32_MAX;
 };
 
@@ -55,7 +55,7 @@ private:
     const trace &trace_;
     trace_source_options options_;
     uint64_t token_limit_ = 0, next_request_ = 0;
-    uint64_t released_ = 0;  // rows before it have left memory
+    uint64_t released_ = 0;  // rows before this one have left memory
     std::vector<stream> streams_;
 };
 

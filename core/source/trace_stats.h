@@ -1,4 +1,4 @@
-// trace_stats.h - what a trace is like: skew, reuse and predictability of its routing.
+// trace_stats.h - properties of a trace's routing: skew, reuse and predictability.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@ namespace moorage::core {
 struct trace_statistics {
     uint64_t length_min = 0, length_max = 0;  // tokens of a request
     double length_median = 0;
-    std::vector<uint32_t> distinct;  // [layers] experts that are chosen at all
-    // [layers] share of all choices that go to the most chosen quarter of the experts (rounded up).
+    std::vector<uint32_t> distinct;  // [layers] experts that are chosen at least once
+    // [layers] share of all choices that go to the most popular quarter of the experts (rounded
+    // up).
     std::vector<double> top_share;
-    uint32_t top_count = 0;  // experts in that quarter
-    // [layers] chance that an expert of the previous token of the same request is chosen again; NaN
-    // where no request has two tokens.
+    uint32_t top_count = 0;  // number of experts in that quarter
+    // [layers] probability that an expert of the previous token of the same request is chosen
+    // again. NaN: no request has two tokens.
     std::vector<double> reuse;
-    // [layers] share of the chosen experts that are among the first top_k predicted; empty without
+    // [layers] share of the chosen experts that are among the first top_k predicted. Empty: no
     // predictions.
     std::vector<double> accuracy;
 };
@@ -26,7 +27,7 @@ struct trace_statistics {
 // One pass over experts and predictions.
 trace_statistics measure(const trace &of);
 
-// Mean of the values from `first` on; NaN without values.
+// Mean of the values from index `first` on; NaN: there are none.
 double mean_from(const std::vector<double> &values, size_t first);
 
 }  // namespace moorage::core

@@ -14,14 +14,14 @@ namespace moorage::core {
 
 struct score_values {
     std::vector<float> values;  // empty: the trace has no such tensor
-    bool half = true;           // stored as f16, rounded to nearest; else f32
+    bool half = true;           // stored as f16, rounded to nearest; otherwise f32
 };
 
 struct trace_data {
     uint64_t tokens = 0;
     uint32_t layers = 0, experts = 0, top_k = 0;
     uint32_t predictions = 0;         // M, 0: no predictions
-    std::vector<uint16_t> chosen;     // [tokens, layers, top_k]; stored as u8 up to 256 experts
+    std::vector<uint16_t> chosen;     // [tokens, layers, top_k]; stored as u8 for up to 256 experts
     std::vector<uint16_t> predicted;  // [tokens, layers, predictions]
     score_values weights;             // [tokens, layers, top_k]
     score_values gate_scores;         // [tokens, layers, experts]
@@ -29,18 +29,19 @@ struct trace_data {
     std::vector<int32_t> token_ids;   // [tokens] or empty
     std::vector<uint64_t> request_offsets;  // [requests + 1]
     std::vector<int32_t> request_domain;    // [requests] or empty
-    // format, version, layers, experts and top_k are added by the writer.
+    // The writer adds format, version, layers, experts and top_k.
     std::map<std::string, std::string> metadata;
 };
 
-// Requires: sizes as stated. Replaces the file at `path` whole or leaves it as it is. The same data
-// gives the same bytes.
+// Requires: sizes as stated. Replaces the file at `path` as a whole, or leaves it unchanged. Equal
+// data gives equal bytes.
 status write_trace(const trace_data &data, const std::filesystem::path &path);
 
-// Tokens [first, first + count) of `from` with all its optional tensors; requests at the ends are
-// cut. Requires: count > 0 and within the trace.
+// Tokens [first, first + count) of `from` with all optional tensors. Requests at both ends are cut.
+// Requires: count > 0 and within the trace.
 trace_data cut_trace(const trace &from, uint64_t first, uint64_t count);
-// Removes an optional tensor by its name in the file; the error names those that can go.
+// Removes an optional tensor by its name in the file. The error lists the tensors that can be
+// removed.
 status drop_tensor(trace_data &data, const std::string &name);
 
 }  // namespace moorage::core

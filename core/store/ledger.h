@@ -1,11 +1,12 @@
-// ledger.h - the book of what lies in fast memory: the only writer of states, counts and rows.
+// ledger.h - the record of what is in fast memory. The only writer of states, counts and rows.
 //
-// A page is layer * experts + expert; a segment of it is absent, coming or here. A page that is
-// *kept* has a slot of its pool, and counts as used from the moment its load begins; what is not
+// A page is layer * experts + expert. Each segment of it is absent, coming or here. A *kept* page
+// has a slot of its pool, which counts as used from the moment its load begins. A page that is not
 // kept is *passing*: it lies beside the cache, in the transfer buffer or staged for a step, and is
-// gone when nobody needs it any more. What lies here of a page is of one version (precision), 0 the
-// model's own and larger ones smaller in bytes; what is absent is of version 0. Stages say in verbs
-// what happens; policies see the moorage_residency view, in memory that they cannot write. [step]
+// dropped when nothing needs it any more. The content of a page has one version (precision).
+// Version 0 is the model's own; larger versions have fewer bytes. Absent pages have version 0.
+// Stages report events by calling verbs. Policies see the moorage_residency view, in memory that
+// they cannot write. [step]
 #pragma once
 
 #include <cstdint>
@@ -19,27 +20,27 @@
 
 namespace moorage::core {
 
-// slots of each pool: "shared" is one pool; "per-layer" gives slots / layers each and the first
-// (slots mod layers) one more. Whole experts.
+// slots of each pool. "shared" has one pool. "per-layer" gives each slots / layers, and the first
+// (slots mod layers) one more. In whole experts.
 std::vector<uint32_t> divide_slots(uint32_t slots, uint32_t layers, bool per_layer);
 
 class ledger {
 public:
-    // `rows`: where everything lies. Null: nothing lies anywhere (a replay), and no verb about rows
-    // may be called.
+    // `rows`: the places of all segments. Null: there are no places (a replay), and functions about
+    // rows must not be called.
     ledger(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pool_slots,
            std::unique_ptr<arena> rows = nullptr);
     ledger(const ledger &) = delete;
 
     const moorage_residency *view() const { return view_.lent(); }
-    // From now on `all`, borrowed, shows what this one does, beside others whose pages are none of
-    // this one's: `spread` says which are, where it says `device`. Requires: nothing is here, and
-    // nobody else writes `all`.
+    // From now on `all` (borrowed) also shows the pages of this ledger, together with other ledgers
+    // that have other pages. A page belongs to this one if `spread` gives `device` for it.
+    // Requires: nothing is here, and nothing else writes `all`.
     void show_in(ledger &all, std::span<const uint8_t> spread, uint32_t device);
-    // Whether the page can lie here at all. Policies are not told.
+    // Can the page be in this memory at all? Policies do not see this.
     bool owns_all() const { return spread_.empty(); }
     bool owns(uint32_t page) const { return spread_.empty() || spread_[page] == device_; }
-    // What `above` holds is loaded from here, which is the store `id`: both views say so.
+    // Pages of `above` are loaded from this memory, which is store `id`. Sets this in both views.
     void lie_below(ledger &above, uint32_t id) {
         view_->store = id;
         view_->host_above = above.view();
@@ -57,18 +58,18 @@ public:
     uint8_t here(uint32_t page) const { return static_cast<uint8_t>(state_[page]); }
     bool whole(uint32_t page) const { return here(page) == MOORAGE_WHOLE; }
     bool pinned(uint32_t page) const { return (state_[page] & MOORAGE_STATE_PINNED) != 0; }
-    // Of what is here or coming; 0 where nothing is.
+    // The version of what is here or coming; 0 if there is nothing.
     uint8_t version(uint32_t page) const { return version_of(state_[page]); }
     static uint8_t version_of(uint32_t state) {
         return static_cast<uint8_t>((state & MOORAGE_STATE_VERSION) >> MOORAGE_STATE_VERSION_SHIFT);
     }
-    // Segments that are here, coming, or lie beside the cache.
+    // Segments that are here, coming, or beside the cache.
     uint8_t known(uint32_t page) const {
         const uint32_t state = state_[page];
         return static_cast<uint8_t>(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                     state >> MOORAGE_STATE_BUFFERED_SHIFT);
     }
-    // Whether it may lose its slot: it has one, and nobody uses it.
+    // May the page lose its slot? True if it has one and no step uses it.
     bool evictable(uint32_t page) const {
         return (state_[page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
                (state_[page] & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
@@ -81,8 +82,8 @@ public:
     }
     std::span<const float> splits() const { return split_; }
 
-    // A step uses the page until unpin(). What of it is missing, whether it is kept, whether it is
-    // there or coming in part.
+    // Marks the page as used by a step until unpin(). Tells which segments are missing, and whether
+    // the page is kept and partly here or coming.
     struct found {
         uint8_t missing;
         bool kept, partly;
@@ -95,7 +96,8 @@ public:
         return {missing, (known & ~(state >> MOORAGE_STATE_BUFFERED_SHIFT) & of_slot(page)) != 0,
                 missing != 0 && (known & MOORAGE_WHOLE) != 0};
     }
-    // All that the cache does not keep of it goes now, with its rows; `keeps`: it does.
+    // Drops everything that the cache does not keep, with its rows. `keeps`: the cache keeps the
+    // page.
     void unpin(uint32_t page, bool keeps) {
         const uint32_t kept = keeps ? of_slot(page) : 0;
         const uint32_t version = keeps ? MOORAGE_STATE_VERSION : 0;
@@ -103,10 +105,10 @@ public:
         if (rows_) rows_->release(page, static_cast<uint8_t>(~kept));
     }
 
-    // The page takes a free slot of its pool; its bytes are here or are to be expected.
+    // The page takes a free slot of its pool. Its bytes are here or coming.
     void admit(uint32_t page) { count(pool_of_page(page), 1); }
-    // The page loses its slot, and what lies there; replace(): the slot is that of the page that
-    // is loaded in its place.
+    // The page loses its slot and its content. replace(): the slot goes to the page that is loaded
+    // in its place.
     void evict(uint32_t page) {
         count(pool_of_page(page), -1);
         replace(page);
@@ -117,33 +119,34 @@ public:
         if (rows_) rows_->release(page, of_slot(page));
     }
 
-    // Segments will come: into the page's slot, or beside the cache. Requires: where something of
-    // the page is here or coming, in its version.
+    // Announces segments that will come: into the page's slot, or beside the cache. Requires: the
+    // same version as other segments of the page that are here or coming.
     void expect_kept(uint32_t page, uint8_t segments, uint8_t version = 0) {
         set(page, state_[page] | coming(segments) | in_version(version));
     }
     void expect_passing(uint32_t page, uint8_t segments, uint8_t version = 0) {
         set(page, state_[page] | coming(segments) | passing(segments) | in_version(version));
     }
-    // What passes becomes the cache's: a change of label, not of place. Requires: admitted.
+    // A passing page becomes part of the cache. This changes a label, not a place. Requires:
+    // admitted.
     void adopt(uint32_t page) {
         set(page, state_[page] & ~passing(of_slot(page)));
     }
-    // They are here.
+    // The segments have arrived.
     void land(uint32_t page, uint8_t segments) {
         set(page, (state_[page] & ~coming(segments)) | segments);
     }
-    // They will not come after all; their rows go when the step that uses the page ends.
+    // The segments will not come. Their rows are freed when the step that uses the page ends.
     void give_up(uint32_t page, uint8_t segments) {
         set_rest(page, state_[page] & ~(coming(segments) | passing(segments)));
     }
-    // Nothing of them is needed any more, here or coming. Requires: they pass.
+    // The segments are no longer needed, whether here or coming. Requires: they are passing.
     void drop(uint32_t page, uint8_t segments) {
         rows_->release(page, segments);
         set_rest(page, state_[page] & ~(segments | coming(segments) | passing(segments)));
     }
 
-    // Rows: as in arena.h. `kept`: the page has a slot.
+    // Rows as in arena.h. `kept`: the page has a slot.
     bool has_room(uint32_t page, uint8_t segments, bool kept) const {
         return rows_->has_room(page, segments, kept);
     }
@@ -154,7 +157,8 @@ public:
     uint64_t take_slot(uint32_t page) { return rows_->take_slot(page); }
     void moved(uint32_t page) { rows_->moved(page); }
 
-    // A budget's: sizes of the pools, share of an expert that a slot holds; then the rows anew.
+    // For a budget: sets the pools' sizes and the share of an expert that a slot holds, then
+    // divides the rows anew.
     void set_slots(std::span<const uint32_t> slots);
     void set_split(uint32_t layer, float share);
     void divide(std::span<const uint32_t> top_rows) {
@@ -162,14 +166,14 @@ public:
         splits_ = rows_->splits();
     }
 
-    // Whether every pool counts as used what is kept in it, and what is absent has no version. For
-    // an assertion: looks at all pages.
+    // For assertions. Do the counts of all pools equal their kept pages, and do absent pages have
+    // no version? Looks at all pages.
     bool adds_up() const;
-    // Everything absent, nothing pinned, slots as they are.
+    // Makes everything absent and unpinned. Slots stay.
     void clear();
-    // Everything here. Requires: every pool will have a slot for each of its pages.
+    // Makes everything present. Requires: every pool has a slot for each of its pages.
     void fill();
-    // For a replay whose policy keeps the book itself (moorage_replay): [pages], [pools].
+    // For a replay whose policy keeps the record itself (moorage_replay): [pages], [pools].
     struct book {
         uint32_t *state;
         uint32_t *used;
@@ -186,7 +190,7 @@ private:
     static constexpr uint32_t in_version(uint32_t version) {
         return version << MOORAGE_STATE_VERSION_SHIFT;
     }
-    // What is left, perhaps nothing, which has no version.
+    // Sets the remaining state. If nothing remains, there is no version.
     void set_rest(uint32_t page, uint32_t state) {
         const bool known = (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0;
         set(page, known ? state : state & ~MOORAGE_STATE_VERSION);
@@ -207,7 +211,7 @@ private:
     const uint32_t layers_, experts_;
     const std::unique_ptr<arena> rows_;
     bool splits_;            // rows_->splits()
-    ledger *all_ = nullptr;  // shows this one's, too
+    ledger *all_ = nullptr;  // the ledger that also shows this one's pages
     std::span<const uint8_t> spread_;
     uint32_t device_ = 0;
     lent_vector<uint32_t> state_;

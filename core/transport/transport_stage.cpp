@@ -22,7 +22,7 @@ int32_t cause_of(owner of) {
     return MOORAGE_DEMAND;
 }
 
-// Whose bytes nobody waits for: they are no backlog of demand.
+// Nobody waits for bytes of these owners: they are no backlog of demand.
 static bool is_ahead(owner of) {
     return of == owner::prefetch || of == owner::slot_prefetch || of == owner::behind;
 }

@@ -15,9 +15,9 @@
 
 namespace moorage::core {
 
-// Who asked for a transfer, and is told when it ends: the step under way, a prefetch into the
-// buffer, one into a slot, a load that no step waits for, the first content of the caches, another
-// home. As the report counts bytes, for which both kinds of prefetch are one.
+// The owner of a transfer asked for it, and is told when it ends. In order: the step under way, a
+// prefetch into the buffer, a prefetch into a slot, a load that no step waits for, the first
+// content of the caches, another home. The report counts both kinds of prefetch as one.
 enum class owner : uint8_t { demand, prefetch, slot_prefetch, behind, fill, serve };
 inline constexpr size_t owner_count = 6;
 int32_t cause_of(owner of);  // as policies are told: MOORAGE_DEMAND ...
@@ -56,7 +56,7 @@ public:
     transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max,
                     uint32_t layers, uint32_t experts);
 
-    // What the link towards fast memory carries comes from there; borrowed.
+    // The store that feeds the link towards fast memory. Borrowed.
     void connect(supply &from) { supply_ = &from; }
     // The page is there now: transfers that were held for it may be sent.
     void supplied(uint32_t page);
@@ -81,7 +81,7 @@ public:
 
     const transfer_record &record(uint32_t id) const { return records_[id]; }
     uint64_t moved_bytes(uint32_t link) const { return lanes_[link].moved_bytes; }
-    // Of all links towards devices together.
+    // Bytes of all links towards devices together.
     uint64_t loaded_bytes() const;
     bool loads_idle() const;
     // Handed to the links towards fast memory, pieces under way included: for an owner, and for
@@ -91,9 +91,9 @@ public:
     uint64_t sent_bytes_of_link(uint32_t link) const {
         return lanes_[link].sent_bytes;
     }  // likewise
-    // Of the oldest piece under way.
+    // Bytes of the oldest piece under way.
     uint64_t piece_bytes(uint32_t link) const { return lanes_[link].oldest().bytes; }
-    // Whose piece is the oldest under way on the link. Requires: one is.
+    // The transfer of the oldest piece under way on the link. Requires: there is one.
     const transfer_record &next_to_end(uint32_t link) const {
         return records_[lanes_[link].oldest().id];
     }

@@ -1,19 +1,19 @@
-// adapmoe.cpp - slots per layer that minimise the loads on demand, by dynamic programming.
+// adapmoe.cpp - slots per layer for the fewest loads on demand, by dynamic programming.
 //
-// Source: AdapMoE (Zhong et al., ICCAD 2024, arXiv 2408.10284), dynamic cache allocation. Its cost
-// of a layer with C slots is the number of experts that a token is expected to load on demand:
-// those that are not cached, less what the prefetch brought, which is right with the layer's own
-// accuracy a. With m experts missing and p prefetched in time this is E[m] - a E[min(m, p)]; the
-// paper has p = 1, and shares of m under uniform routing. Here both expectations are measured, for
-// every C at once: an LRU cache of C slots misses exactly what has a stack distance above C (the
-// number of distinct experts of the layer asked for since its last request, itself included). As in
-// the paper a layer has at least one slot, and all slots are given.
+// Source: AdapMoE (Zhong et al., ICCAD 2024, arXiv 2408.10284), dynamic cache allocation. The cost
+// of a layer with C slots is the expected number of experts that a token loads on demand. These are
+// the experts that are not cached, less those that the prefetch brought. The prefetch is right with
+// the layer's own accuracy a. With m missing experts and p prefetched in time, this is E[m] - a
+// E[min(m, p)]. The paper has p = 1, and shares of m under uniform routing. Here both expectations
+// are measured, for every C at once. An LRU cache of C slots misses exactly the requests with a
+// stack distance above C. The stack distance is the number of distinct experts of the layer
+// requested since the expert's last request, itself included. As in the paper, a layer has at least
+// one slot, and all slots are given.
 //
-// The accuracy is the share of the first p predicted experts that are then chosen; without
-// predictions it is 0. Before anything has been seen the slots are divided evenly. Sums are
-// integers: all layers have the same number of visits between two tokens.
-// Cost per call: observe O(experts of the step x experts of a layer) at worst; plan O(layers x
-// slots x experts).
+// The accuracy is the share of the first p predicted experts that are then chosen. Without
+// predictions it is 0. Before any step the slots are divided evenly. Sums are integers, because all
+// layers have the same number of visits between two tokens. Cost per call: observe O(experts of the
+// step x experts of a layer) at worst; plan O(layers x slots x experts).
 
 #include <moorage/moorage.hpp>
 
@@ -108,8 +108,8 @@ private:
         for (size_t i = 0; i < depth; ++i) right_[step.layer] += chosen_[predicted[i]];
     }
 
-    // Stack distances of the step's experts, all against what was before it; then they are the most
-    // recent, the first of the step the oldest of them.
+    // Takes the stack distances of the step's experts, all against the state before the step. Then
+    // they become the most recent; the first of the step is the oldest of them.
     void measure(const moorage::step &step) {
         uint32_t *recent = recent_.data() + size_t{step.layer} * experts_;
         uint32_t &known = known_[step.layer];
@@ -126,7 +126,7 @@ private:
         missed_[row + experts_ + 1] += cold;
         covered_[row + experts_ + 1] += std::min(cold, prefetched_);
         uint32_t left = prefetched_ - std::min(cold, prefetched_);
-        for (const uint32_t distance : distances_) {  // the furthest first
+        for (const uint32_t distance : distances_) {  // the largest distance first
             ++missed_[row + distance];
             covered_[row + distance] += left > 0;
             left -= left > 0;
@@ -151,8 +151,8 @@ private:
             host_slots[layer] = slots / layers_ + (layer < slots % layers_ ? 1 : 0);
     }
 
-    // best[c]: least cost of the layers so far with exactly c slots. Of equal plans the one that
-    // gives a later layer less.
+    // best[c]: least cost of the layers so far with exactly c slots. Among equal plans it takes the
+    // one that gives a later layer less.
     void choose(uint32_t slots, uint32_t *host_slots) const {
         constexpr int64_t never = std::numeric_limits<int64_t>::max();
         const uint32_t least = slots >= layers_ ? 1 : 0;
@@ -185,12 +185,12 @@ private:
     const uint32_t prefetched_;
     uint32_t layers_ = 0, experts_ = 0;
     int64_t visits_ = 0;                     // of each layer
-    std::vector<uint32_t> recent_;           // [layers, experts] asked for, the oldest first
-    std::vector<uint32_t> known_;            // [layers] of them
-    std::vector<int64_t> missed_, covered_;  // [layers, distance]; the last: never asked for
+    std::vector<uint32_t> recent_;           // [layers, experts] requested ones, the oldest first
+    std::vector<uint32_t> known_;            // [layers] number of these
+    std::vector<int64_t> missed_, covered_;  // [layers, distance]; the last: never requested
     std::vector<int64_t> right_;             // [layers] predicted and chosen
     std::vector<uint32_t> distances_;
-    std::vector<uint8_t> chosen_;  // [experts] by the running step
+    std::vector<uint8_t> chosen_;  // [experts] in the running step
 };
 
 }  // namespace

@@ -1,17 +1,17 @@
 // moepic.cpp - MoEpic's budget (slots and split ratio of each layer) and its speculative prefetch.
 //
 // Source: MoEpic, sections 3.2 and 3.4. As a budget it keeps H(C), P(y) and PH(y, C) of every layer
-// (moepic_statistics.h), and every tau tokens, at the next moment when no request is under way,
-// allots the memory anew (moepic_allocation.h). Until then all layers get the same, with experts
-// split in half. The times come from the host's costs, for one token. A plan that by its own
-// figures would not lower the exposed latency is not applied. Where splits may not change only the
-// slots are allotted. A batch counts as its tokens one after the other, each with the predictions
-// of the batch.
+// (moepic_statistics.h). Every tau tokens it allots the memory anew (moepic_allocation.h), at the
+// next moment when no request is running. Until then all layers get the same, with experts split in
+// half. The times come from the host's costs, for one token. A plan that would not lower the
+// exposed latency by its own figures is not applied. If splits may not change, only the slots are
+// allotted. A batch counts as its tokens one after the other, each with the predictions of the
+// batch.
 //
-// As a prefetch it orders what the source predicts for the next layer, best first: the bottom where
+// As a prefetch it orders the source's predictions for the next layer, best first: the bottom if
 // the top is cached, else the whole expert, as many as the transfer buffer takes. The host stops
-// them when the layer is routed. Each stage works without the other.
-// Cost: O(experts) a token and layer for the statistics; a plan O(moves * layers * experts).
+// them when the layer is routed. Each stage works without the other. Cost: O(experts) a token and
+// layer for the statistics; a plan O(moves * layers * experts).
 
 #include <moorage/moorage.hpp>
 
@@ -91,7 +91,7 @@ public:
         }
     }
 
-    // Asked again after every token while the moment has come and the device is not idle.
+    // Asks again after every token while a plan is due and the device is not idle.
     uint64_t interval() { return tokens_ >= due_ ? 1 : due_ - tokens_; }
 
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
@@ -123,10 +123,10 @@ private:
     struct layout {
         std::vector<uint32_t> slots;
         std::vector<double> split;
-        std::vector<double> room;  // that the layer was allotted, whole experts
+        std::vector<double> room;  // memory allotted to each layer, in whole experts
     };
 
-    // Newer than the first version of the request.
+    // `idle` is newer than the first version of the request.
     static bool idle(const moorage::budget_request &request) {
         return !MOORAGE_HAS(&request, moorage_budget_request, idle) || request.idle != 0;
     }
@@ -135,7 +135,7 @@ private:
         return known ? double{request.split_step} : 0;
     }
 
-    // All layers alike (Algorithm 1, line 4).
+    // All layers get the same (Algorithm 1, line 4).
     bool begin(const moorage::budget_request &request, moorage::budget_plan &plan) {
         const double room = static_cast<double>(request.slots) / request.layers;
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
@@ -150,7 +150,7 @@ private:
         hand_out(request, made_);
         return write(request, plan);
     }
-    // Half, or more where there is room for more than half of every expert.
+    // Half, or more if there is room for more than half of every expert.
     double first_share(const moorage::budget_request &request) const {
         const double room = static_cast<double>(request.slots) / request.layers;
         const double share = std::max(first_split_, room / request.experts);
@@ -169,7 +169,7 @@ private:
         const std::span<const float> split(request.host_split, request.layers);
         moepic::cutting how{static_cast<double>(request.slots), zeta_, split_step(request), {}};
         if (request.segments == 1 && how.slots > 0) {
-            // Only whole slots count, so a smaller move would gain and lose nothing.
+            // Only whole slots count, so a smaller move would neither gain nor lose anything.
             how.fixed_split = split;
             const double slot = *std::max_element(split.begin(), split.end());
             how.granularity = std::max(zeta_, slot / how.slots);
@@ -183,7 +183,7 @@ private:
             made_.split[layer] = solved[layer].best.split;
             made_.room[layer] = memory_.memory(layer);
         }
-        // Rounding leaves room over.
+        // Rounding leaves some room.
         if (request.segments == 1 || split_step(request) > 0) hand_out(request, made_);
         std::copy(made_.split.begin(), made_.split.end(), rounded_.begin());
         const double after = memory_.total(memory_.cost_of(made_.slots, rounded_));
@@ -194,8 +194,8 @@ private:
         return changed;
     }
 
-    // Gives the memory that is left to one slot after the other, each to the layer that has least
-    // of what it was allotted.
+    // Gives the memory that is left to slots one by one. Each goes to the layer that has the least
+    // of its allotment.
     static void hand_out(const moorage::budget_request &request, layout &all) {
         double left = request.slots;
         for (uint32_t layer = 0; layer < request.layers; ++layer)
@@ -217,7 +217,7 @@ private:
     }
 
     // Single precision must neither lose a step of the split nor exceed the memory. Returns whether
-    // anything is other than what is in force.
+    // the result differs from the plan in force.
     bool write(const moorage::budget_request &request, moorage::budget_plan &plan) const {
         bool changed = false;
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
@@ -256,8 +256,8 @@ private:
     const double zeta_, first_split_, min_gain_;
     moepic::statistics seen_;
     moepic::allocation memory_;
-    layout made_;                 // of the running call of plan
-    std::vector<float> rounded_;  // [layers] its splits
+    layout made_;                 // for the running call of plan
+    std::vector<float> rounded_;  // [layers] splits of made_, rounded
     const uint32_t *state_ = nullptr;
     uint32_t top_k_ = 1;
     uint64_t tokens_ = 0, due_ = 0;

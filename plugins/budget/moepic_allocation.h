@@ -1,10 +1,10 @@
 // moepic_allocation.h - ExpertSplit and VramAllocation: slots and split ratio of every layer.
 //
-// MoEpic, section 3.4.2, Eq. (5) to (11) and Algorithm 1, in the readings' form (MOE-5 to MOE-11):
-// a layer with memory for V whole experts keeps the top share theta = V / C of C experts, C a whole
-// number in V .. N, such that the most of its activated experts are there after the prefetch
-// window. Plain double arithmetic in a fixed order (no library functions), so equal on every
-// machine.
+// MoEpic, section 3.4.2, Eq. (5) to (11) and Algorithm 1, in the readings' form (MOE-5 to MOE-11).
+// A layer with memory for V whole experts keeps the top share theta = V / C of C experts. C is a
+// whole number in V .. N. It is chosen so that the most of its activated experts are there after
+// the prefetch window. Plain double arithmetic in a fixed order, without library functions, so
+// equal on every machine.
 #pragma once
 
 #include <algorithm>
@@ -26,12 +26,12 @@ struct choice {
     double loaded = 0;   // m: activated experts that are there when the layer is routed
 };
 
-// Memory that a layer may get and how it may be cut.
+// Memory that a layer may get, and how it may be split.
 struct cutting {
     double slots = 0;                         // V_e, whole experts of all layers
     double granularity = 0.01;                // zeta
     double split_step = 0;                    // a split below 1 is a multiple of it; 0: any
-    std::span<const float> fixed_split = {};  // [layers] where splits may not change, else empty
+    std::span<const float> fixed_split = {};  // [layers] if splits may not change, else empty
 };
 
 struct layer_plan {
@@ -42,7 +42,7 @@ using layer_plans = std::vector<layer_plan>;
 
 class allocation {
 public:
-    // The only place that allocates.
+    // Allocates; no other function does.
     void assign(uint32_t layers, uint32_t experts, uint32_t top_k) {
         layers_ = layers;
         experts_ = experts;
@@ -57,8 +57,7 @@ public:
         for (layer_plans *each : {&now_, &then_, &more_, &less_}) each->resize(layers);
     }
 
-    // Takes the counts (moepic_statistics.h) as they are now. Requires: tokens(layer) > 0 for all
-    // layers.
+    // Takes the current counts (moepic_statistics.h). Requires: tokens(layer) > 0 for all layers.
     template <class Counts>
     void read(const Counts &from, const times &of, const cutting &how) {
         times_ = of;
@@ -67,7 +66,7 @@ public:
         for (uint32_t layer = 0; layer < layers_; ++layer) read_layer(from, layer);
     }
 
-    // VramAllocation; memory() is then what each layer got. Plans are valid until the next call.
+    // VramAllocation. memory() then gives each layer's share. Plans are valid until the next call.
     const layer_plans &solve() {
         std::fill(moves_.begin(), moves_.end(), 0);
         split_all(0, now_);
@@ -89,7 +88,7 @@ public:
         return now_;
     }
 
-    // ExpertSplit of the memory in force, each layer's shifted by `shift` grains.
+    // ExpertSplit of the memory in force, with each layer's memory shifted by `shift` grains.
     void split_all(int32_t shift, layer_plans &all) const {
         double window = times_.head + times_.attention;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
@@ -100,7 +99,7 @@ public:
         }
     }
 
-    // What a given configuration is expected to cost.
+    // The expected cost of a given configuration.
     const layer_plans &cost_of(std::span<const uint32_t> slots, std::span<const float> split) {
         double window = times_.head + times_.attention;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
@@ -119,12 +118,12 @@ public:
         return sum;
     }
 
-    // V_i: V_e / L and a whole number of grains.
+    // V_i: V_e / L plus or minus a whole number of grains.
     double memory(uint32_t layer, int32_t shift = 0) const {
         return how_.slots / layers_ + (moves_[layer] + shift) * (how_.granularity * how_.slots);
     }
 
-    // Eq. (11): the number of experts to keep that leaves the most activated ones loaded.
+    // Eq. (11): the number of experts to keep for which the most activated ones are loaded.
     choice split(uint32_t layer, double room, double window) const {
         choice best;
         best.loaded = -1;
@@ -133,7 +132,7 @@ public:
             const double share = share_of(layer, room, slots);
             if (share <= 0) continue;
             const double m = loaded(layer, slots, share, window);
-            // Of equal ones the smallest; what differs in the last digits is equal.
+            // Takes the smallest of equal ones. A difference in the last digits counts as equal.
             if (m > best.loaded * (1 + 1e-12)) best = {slots, share, m};
         }
         if (best.slots == 0) best = {0, 1, loaded(layer, 0, 0, window)};
@@ -148,9 +147,9 @@ private:
         uint32_t first, last;
     };
 
-    // The layer that gains most by a grain more, and of the others the one that loses least by one
-    // less; `layers_` when none can give. What differs in the last digits is equal, and the first
-    // layer has it.
+    // The layer that gains most by one more grain, and among the others the layer that loses least
+    // by one less. The second is `layers_` if none can give. A difference in the last digits counts
+    // as equal, and the first layer wins.
     std::pair<uint32_t, uint32_t> find_move() const {
         const double same = 1e-12 * total(now_);
         const auto gain = [this](uint32_t i) { return now_[i].exposed_ns - more_[i].exposed_ns; };
@@ -165,7 +164,7 @@ private:
         return {taker, giver};
     }
 
-    // Sums of counts are exact; what is divided is divided once.
+    // Sums of counts are exact. Each quotient is one division.
     template <class Counts>
     void read_layer(const Counts &from, uint32_t layer) {
         const auto tokens = static_cast<double>(from.tokens(layer));
@@ -192,8 +191,8 @@ private:
     }
     size_t row(uint32_t layer) const { return size_t{layer} * sizes_; }
 
-    // Experts that may be kept in `room`: with all of them whole, up to all of the layer. Where
-    // splits are rounded, whole experts that do not use up the room are a choice too.
+    // The numbers of experts that `room` can hold: from all whole to all of the layer. If splits
+    // are rounded, whole experts that do not use up the room are a choice too.
     limits range(uint32_t layer, double room) const {
         if (!how_.fixed_split.empty()) {
             const double slots = room / how_.fixed_split[layer] + 1e-9;
@@ -215,7 +214,7 @@ private:
         return std::min(steps * how_.split_step, 1.0);
     }
 
-    // m: what is cached, and the whole prefetches that fit into the window, best predicted first.
+    // m: cached experts, and the whole prefetches that fit into the window, best predicted first.
     double loaded(uint32_t layer, uint32_t slots, double share, double window) const {
         const double *present = present_.data() + (row(layer) + slots) * sizes_;
         const double *both = both_.data() + (row(layer) + slots) * sizes_;
@@ -248,8 +247,8 @@ private:
     std::vector<double> activated_;  // [layers, y] P(1) + ... + P(y)
     std::vector<double> present_;    // [layers, C, y] PH(1, C) + ... + PH(y, C)
     std::vector<double> both_;       // [layers, C, y] the sum of PH(y, C) * P(y)
-    std::vector<double> ranks_;      // [y] of the cache size being read
-    std::vector<int32_t> moves_;     // [layers] grains given, less those taken
+    std::vector<double> ranks_;      // [y] for the cache size being read
+    std::vector<int32_t> moves_;     // [layers] grains given less grains taken
     layer_plans now_, then_, more_, less_;
 };
 

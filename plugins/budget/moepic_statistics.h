@@ -1,13 +1,13 @@
-// moepic_statistics.h - hit rates of every cache size and the worth of every predicted rank.
+// moepic_statistics.h - hit rates of every cache size, and the value of every predicted rank.
 //
-// H(C), P(y) and PH(y, C) of MoEpic, section 3.4.2, for each layer, as counts over its tokens.
-// What "the cache of size C" is (readings, MOE-3): `sim`, a cold lcp cache of C slots that has
-// served all tokens so far; `rank`, the C experts of highest priority. Both are nested: the cache
-// of size C is that of size C - 1 and one expert more, so each layer is one list of experts and
-// the first C are the cache of size C. For `sim` this is so because priorities do not depend on
-// the cache, and a token's own experts, which may not go, come first in every cache: a smaller
-// cache keeps a subset. An expert at place p hits in all caches larger than p, hence one count of
-// places holds all sizes.
+// H(C), P(y) and PH(y, C) of MoEpic, section 3.4.2, for each layer, as counts over its tokens. "The
+// cache of size C" has two readings (MOE-3). `sim` is a cold lcp cache of C slots that has served
+// all tokens so far. `rank` is the C experts of highest priority. Both are nested: the cache of
+// size C is that of size C - 1 and one more expert. So each layer is one list of experts, and the
+// first C are the cache of size C. This holds for `sim` for two reasons. Priorities do not depend
+// on the cache. A token's own experts may not be evicted and come first in every cache, so a
+// smaller cache keeps a subset. An expert at place p hits in all caches larger than p. So one count
+// of places serves all sizes.
 // Cost: O(experts) a token and layer at worst; no allocation after assign.
 #pragma once
 
@@ -53,14 +53,14 @@ public:
         std::fill(present_.begin(), present_.end(), 0);
         std::fill(marks_.begin(), marks_.end(), 0);
         mark_ = 0;
-        // By rank, all experts are listed from the start; of equal priority the smallest id.
+        // By rank, all experts are listed from the start. Equal priority: the smallest id.
         std::fill(depths_.begin(), depths_.end(), by_rank_ ? experts_ : 0);
         for (size_t page = 0; page < order_.size(); ++page)
             order_[page] = places_[page] = by_rank_ ? static_cast<uint32_t>(page % experts_) : none;
     }
 
-    // One token at a layer: the experts it chose, best first, and those that were predicted.
-    // Requires: no more chosen than top_k, all different.
+    // Counts one token at a layer: the experts that it chose, best first, and the predicted ones.
+    // Requires: at most top_k chosen, all different.
     void count(uint32_t layer, std::span<const uint32_t> chosen,
                std::span<const uint32_t> predicted) {
         const size_t first = size_t{layer} * experts_;
@@ -88,7 +88,7 @@ public:
     uint32_t layers() const { return layers_; }
     uint32_t experts() const { return experts_; }
     uint64_t tokens(uint32_t layer) const { return tokens_[layer]; }
-    // Activations of the layer that met their expert at this place.
+    // Activations of the layer that found their expert at this place.
     uint32_t hits(uint32_t layer, uint32_t place) const {
         return hits_[size_t{layer} * experts_ + place];
     }
@@ -104,8 +104,8 @@ public:
 private:
     static constexpr uint32_t none = UINT32_MAX;
 
-    // All caches of the layer serve the token: the new list is written over the old one. `old` runs
-    // ahead of what is written.
+    // All caches of the layer serve the token. The new list is written over the old one; `old`
+    // stays ahead of the writes.
     void serve(uint32_t layer, std::span<const uint32_t> chosen) {
         const size_t first = size_t{layer} * experts_;
         uint32_t *list = order_.data() + first, *places = places_.data() + first;
@@ -114,13 +114,14 @@ private:
         const uint32_t depth = depths_[layer], old = std::min(width, depth);
         std::copy_n(list, old, head_.begin());
 
-        // Caches of up to `width` slots end with the token's experts alone: those that hit, then
-        // the missed ones in the order of the list until the slots are used up.
+        // Caches of up to `width` slots end with the token's experts alone: the hits, then the
+        // missed ones in the order of the list until the slots are used up.
         ++mark_;
         uint32_t missed = 0;
         for (uint32_t i = 0; i < width; ++i) {
             uint32_t expert = i < old ? head_[i] : none;
-            if (expert == none || marks_[expert] != mark_ - 1) {  // not of this token, or there
+            if (expert == none || marks_[expert] != mark_ - 1) {  // not one of this token's, or
+                                                                  // already there
                 while (marks_[chosen[missed]] == mark_) ++missed;
                 expert = chosen[missed];
             }
@@ -128,9 +129,9 @@ private:
             list[i] = expert;
             places[expert] = i;
         }
-        // Each larger cache keeps the one of its others that goes last: what the cache before had
-        // to give up, or the expert that was at this place. When nothing is left to give up, all
-        // of the token's experts have been met and the rest stays where it was.
+        // Each larger cache keeps that one of its other experts that is evicted last: the expert
+        // that the smaller cache had to give up, or the expert at this place. If none is left to
+        // give up, all of the token's experts have been met, and the rest stays as it was.
         uint32_t pooled = 0;
         for (uint32_t i = 0; i < old; ++i)
             if (marks_[head_[i]] != mark_) pool(keys, pooled++, head_[i]);
@@ -143,7 +144,7 @@ private:
         }
         depths_[layer] = std::max(depth, at);
     }
-    // Puts an expert among the `count` in the pool, those that go first in front.
+    // Puts an expert among the `count` in the pool. Those that are evicted first are in front.
     void pool(const lcp::wide *keys, uint32_t count, uint32_t expert) {
         while (count > 0 &&
                lcp::goes_before(keys[expert], expert, keys[pool_[count - 1]], pool_[count - 1])) {
@@ -153,7 +154,7 @@ private:
         pool_[count] = expert;
     }
 
-    // The chosen, whose priority grew, move up in the list; the uppermost first.
+    // The chosen experts, whose priority grew, move up in the list, the uppermost first.
     void rise(uint32_t layer, std::span<const uint32_t> chosen) {
         const size_t first = size_t{layer} * experts_;
         uint32_t *list = order_.data() + first, *places = places_.data() + first;
@@ -181,13 +182,13 @@ private:
     std::vector<uint32_t> depths_;          // [layers] experts in the list
     std::vector<uint64_t> uses_;            // [layers, experts] activations
     std::vector<lcp::wide> keys_;           // [layers, experts]
-    std::vector<uint32_t> order_, places_;  // [layers, experts] the list; each one's place in it
+    std::vector<uint32_t> order_, places_;  // [layers, experts] the list; place of each expert
     std::vector<uint32_t> hits_;            // [layers, place]
     std::vector<uint32_t> activated_;       // [layers, rank]
     std::vector<uint32_t> present_;         // [layers, rank, place]
-    std::vector<uint64_t> marks_;           // [experts] last token, or list, it was seen in
+    std::vector<uint64_t> marks_;           // [experts] last token or list in which it was seen
     uint64_t mark_ = 0;
-    std::vector<uint32_t> head_, pool_;  // of the running step
+    std::vector<uint32_t> head_, pool_;  // for the running step
 };
 
 }  // namespace moepic

@@ -1,4 +1,5 @@
-// uniform.cpp - every layer gets the same number of slots; the first (slots mod layers) one more.
+// uniform.cpp - gives every layer the same number of slots; the first (slots mod layers) get one
+// more.
 //
 // Planned once, before the run. Cost per call: O(layers).
 
@@ -20,7 +21,7 @@ public:
     void reset() {}
 
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
-        // Where experts are split a slot holds a top segment, so there are more of them.
+        // If experts are split, a slot holds a top segment, so there are more slots.
         const auto slots =
             static_cast<uint32_t>(request.slots / double{request.host_split[0]} + 1e-4);
         for (uint32_t layer = 0; layer < request.layers; ++layer) {

@@ -1,12 +1,13 @@
 // belady.cpp - the offline optimum: evicts the expert whose next request is furthest ahead.
 //
 // Source: Belady 1966; layered-paging paper, OPT. Needs the future of the trace. Pages that are
-// never requested again go first; ties, which cost nothing: smallest page. With a `lookahead` of w
-// tokens only requests up to w tokens after the running one are known: what is not requested until
-// then goes first, least recently used, and what is goes furthest first.
+// never requested again are evicted first. Ties cost nothing: smallest page. With a `lookahead` of
+// w tokens, only requests up to w tokens after the running one are known. Pages that are not
+// requested until then are evicted first, least recently used. The others follow, furthest request
+// first.
 //
-// Pages not known to be requested are in a list by last use, the others in a heap by next request.
-// A listed page comes into sight as time passes: it changes over when the list is next walked. Cost
+// Pages without a known request are in a list by last use, the others in a heap by next request. A
+// listed page comes into sight as time passes. It changes over when the list is next walked. Cost
 // per call: O(log slots) per expert of the step; a victim amortised O(log slots).
 
 #include <moorage/order.hpp>
@@ -57,7 +58,8 @@ public:
         token_ = 0;
     }
 
-    // What is out of sight is listed even if it is not resident: its load keeps this order.
+    // An expert out of sight is listed even if it is not resident, because its load keeps this
+    // order.
     void observe(const moorage::step &step) {
         step_ = step.index;
         token_ = step.token;
@@ -152,10 +154,10 @@ private:
     const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
     uint64_t step_ = 0, token_ = 0;  // of the running step
-    std::vector<request> nexts_;     // [pages] next request, as of the last one
+    std::vector<request> nexts_;     // [pages] next request after the last one
     moorage::page_lists lists_;      // per pool, pages out of sight, least recently used first
     moorage::page_heaps<goes_first> heaps_;  // per pool, pages in sight, furthest request on top
-    std::vector<uint32_t> aside_;            // taken off the heap during a call
+    std::vector<uint32_t> aside_;            // pages taken off the heap during a call
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // clock.cpp - CLOCK: a hand goes round the slots and gives requested experts a second chance.
 //
-// Source: textbook (FIFO with reinsertion, one reference bit). An expert takes the place of the one
-// that was evicted for it, or a new place at the end of the ring; its bit is set by a hit, cleared
-// when the hand passes. The hand passes pinned experts and leaves their bits alone.
+// Source: textbook (FIFO with reinsertion, one reference bit). An expert takes the place of the
+// expert that was evicted for it, or a new place at the end of the ring. A hit sets its bit. The
+// hand clears the bit when it passes. It passes pinned experts and leaves their bits unchanged.
 // Cost per call: O(experts of the step); a victim amortised O(1): each pass pays for one hit.
 
 #include <moorage/order.hpp>
@@ -42,7 +42,7 @@ public:
             rings_[pool] = {lists_.end(pool), lists_.end(pool), 0, false};
     }
 
-    // on_load clears the bit again, so that only hits count.
+    // on_load clears the bit again, so only hits count.
     void observe(const moorage::step &step) {
         for (const uint32_t expert : step.distinct()) referenced_[step.page(expert)] = 1;
     }
@@ -70,7 +70,8 @@ public:
         --of.used;
     }
 
-    // The first round clears every bit it meets, so two rounds meet everything that may go.
+    // The first round clears every bit that it meets. So two rounds meet every page that may be
+    // evicted.
     void victims(const moorage::room &room, moorage::pages &out) {
         ring &of = rings_[room.pool];
         const uint32_t end = lists_.end(room.pool);
@@ -91,9 +92,10 @@ public:
 private:
     struct ring {
         uint32_t hand;  // where the next search begins
-        uint32_t gap;   // before which the next load goes: where the last eviction was, or the end
+        uint32_t gap;   // the next load goes before this page: the place of the last eviction, or
+                        // the end
         uint32_t used;
-        bool hand_in_gap;  // the hand stood where the last eviction was
+        bool hand_in_gap;  // the hand stood at the place of the last eviction
     };
     uint32_t pool_of(uint32_t page) const { return rings_.size() == 1 ? 0 : page / experts_; }
 
@@ -102,7 +104,8 @@ private:
     uint32_t experts_ = 0;
     moorage::page_lists lists_;        // per pool, in order of place
     std::vector<uint8_t> referenced_;  // [pages]
-    std::vector<uint64_t> chosen_;     // [pages] the call that named it last: none is named twice
+    std::vector<uint64_t> chosen_;     // [pages] the call that named the page last: no page is
+                                       // named twice
     std::vector<ring> rings_;          // [pools]
     uint64_t calls_ = 0;
 };

@@ -1,15 +1,15 @@
-// echo_values.hpp - use values that have seen what followed the most similar routing before, and
-// from the same matches what the layers to come will ask for: what echo and tide have in common.
+// echo_values.hpp - use values from similar routing history: the common part of echo and tide.
 //
-// As ema, it learns online how soon each expert will be used again (use_values.hpp). Two inputs
-// more come from the history of routing (route_history.hpp): of the last `history` tokens the
-// `matches` that share most experts with the running token, over the layers it has passed and,
-// fading, the tokens before, tell which experts came next after them, and how soon within the next
-// 16 tokens.
+// Like ema, it learns online how soon each expert will be used again (use_values.hpp). Two more
+// inputs come from the history of routing (route_history.hpp). Among the last `history` tokens it
+// takes the `matches` that share most experts with the running token, over the layers that the
+// token has passed and, fading, over the tokens before. They tell which experts came next after
+// them, and how soon within the next 16 tokens. The same matches predict the requests of the coming
+// layers.
 //
-// Prefill tokens are remembered and counted, and teach the weights nothing. Streams of a batch or
-// of interleaved requests are matched each by itself against the history of all.
-// Cost: see README.md; per step and stream, history * ceil(experts / 32) / 16 vector steps of
+// Prefill tokens are remembered and counted, but do not teach the weights. Each stream of a batch
+// or of interleaved requests is matched by itself against the history of all.
+// Cost: see echo.cpp; per step and stream, history * ceil(experts / 32) / 16 vector steps of
 // AVX-512, about 4 k matches. Memory: history * 4 bytes a stream, history * layers * 4 bytes per 32
 // experts, and that of ema. Nothing is allocated in steps.
 #pragma once
@@ -69,7 +69,8 @@ public:
     }
 
 protected:
-    // chances_: that any of the step's streams uses the expert `distance` layer steps from here.
+    // Sets chances_: the chance that any of the step's streams uses the expert `distance` layer
+    // steps from here.
     void foresee(uint32_t layer, uint32_t distance) {
         const float *rate = values_.rate_of(layer, 2);
         const float share = 1 / static_cast<float>(std::max(1u, values_.streams()));

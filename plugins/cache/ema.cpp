@@ -1,8 +1,8 @@
 // ema.cpp - evicts the expert whose next use is furthest by a value learned from its use rates.
 //
-// The lightest form of echo (echo.cpp): rates of use decayed over 2, 8, 32 and 128 visits, over all
-// visits and in the running request, weighed by a regression that learns as it runs
-// (use_values.hpp), and the place of the expert's layer in the round (value_order.hpp).
+// The lightest form of echo (echo.cpp). Its inputs are rates of use, decayed over 2, 8, 32 and 128
+// visits, over all visits and in the running request. A regression that learns online weighs them
+// (use_values.hpp). The place of the expert's layer in the round counts too (value_order.hpp).
 // Cost: 0.6 us a step of 60 experts with AVX2 or AVX-512; a victim O(layers + experts of a layer).
 // Memory: 56 bytes an expert, and 4 more for each stream.
 

@@ -1,9 +1,9 @@
 // fifo.cpp - first in, first out: evicts the expert that was loaded longest ago.
 //
-// Source: textbook baseline. Order of loads; requests do not change it. A ring per pool holds the
-// pages in that order; one that leaves from the middle leaves a hole, and holes are closed up when
-// the ring is full. Cost per call: a load amortised O(1); a victim O(1) plus holes and pinned ones
-// skipped.
+// Source: textbook baseline. The order is the order of loads; requests do not change it. A ring per
+// pool holds the pages in this order. A page that leaves from the middle leaves a hole. Holes are
+// closed when the ring is full. Cost per call: a load amortised O(1); a victim O(1) plus skipped
+// holes and pinned pages.
 
 #include <moorage/moorage.hpp>
 
@@ -12,7 +12,7 @@
 namespace {
 
 class fifo {
-    // Places in the ring of a pool: from front, the oldest load, to back, where the next goes.
+    // Positions in the ring of a pool: front is the oldest load, back the place of the next one.
     struct ring {
         uint32_t front, back, holes;
     };
@@ -70,8 +70,8 @@ public:
         }
     }
 
-    // The fast path of counting replays: every request is written behind the last entry, and a miss
-    // makes it the last.
+    // The fast path of counting replays. Every request is written behind the last entry. A miss
+    // makes it the last entry.
     class turns {
     public:
         explicit turns(fifo &of)
@@ -129,9 +129,10 @@ private:
 
     moorage::host host_;
     const uint32_t *state_ = nullptr;
-    uint32_t room_ = 1;              // entries of a ring: one more than pages, so that back is free
-    std::vector<uint32_t> entries_;  // [pools, room_] pages, or none where one left
-    std::vector<uint32_t> places_;   // [pages] where in its ring each is, or none
+    uint32_t room_ = 1;              // entries of a ring: one more than pages, so back is always
+                                     // free
+    std::vector<uint32_t> entries_;  // [pools, room_] pages; none: a hole
+    std::vector<uint32_t> places_;   // [pages] place in its ring, or none
     std::vector<ring> rings_;        // [pools]
 };
 

@@ -1,10 +1,10 @@
 // gate_mix.hpp - one probability from two predictions: the routing history's and the gate's.
 //
-// A gate predicts by applying the next layer's router to this layer's activations; what its scores
-// are worth differs by model, so only the ranks are read and the share of each rank that came true
-// is learned as it runs. Its log-odds and those of the history are mixed by a logistic regression
-// of three weights, learned likewise whenever a predicted layer shows its routing. Cost: O(experts
-// of a layer) a prediction and as much again when it is settled.
+// A gate predicts by applying the next layer's router to this layer's activations. The worth of its
+// scores differs by model. So the class reads only the ranks, and learns online for each rank the
+// share that came true. A logistic regression of three weights mixes its log-odds with those of the
+// history. It also learns whenever a predicted layer shows its routing. Cost: O(experts of a layer)
+// a prediction, and as much again when it is settled.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ public:
         layer_ = none_found;
     }
 
-    // Mixes for `layer`; `chances` are the history's and are replaced.
+    // Mixes for `layer`. `chances` are the history's and are replaced.
     void mix(uint32_t layer, std::span<const uint32_t> predicted, float *chances) {
         layer_ = layer;
         listed_.assign(predicted.begin(), predicted.end());
@@ -54,18 +54,18 @@ public:
         std::copy(mixed_.data(), mixed_.data() + padded_, chances);
     }
 
-    // What the layer then used; teaches if it is the one last mixed for.
+    // Takes what the layer then used. Learns if the last mix was for this layer.
     void settle(uint32_t layer, const float *used) {
         if (layer != layer_) return;
         layer_ = none_found;
         uint32_t unlisted = experts_;
         for (uint32_t rank = 0; rank < listed_.size(); ++rank) {
             const uint32_t expert = listed_[rank];
-            if (ranks_[expert] != rank) continue;  // listed again further on
+            if (ranks_[expert] != rank) continue;  // listed again later
             rates_[rank].learn(used[expert]);
             --unlisted;
         }
-        // The sums are taken one by one, which is their value; what they are of goes in vectors.
+        // The sums are taken one by one, in this order; their terms are computed in vectors.
         for (uint32_t expert = 0; expert < experts_; ++expert) {
             const float error = mixed_[expert] - used[expert];
             mixed_[expert] = error;
@@ -96,11 +96,11 @@ private:
     };
     const lane_kernels *lanes_ = nullptr;
     uint32_t experts_ = 0, top_k_ = 0, padded_ = 0;
-    uint32_t layer_ = none_found;  // last mixed for
+    uint32_t layer_ = none_found;  // the layer of the last mix
     std::vector<rate> rates_;      // [experts + 1] by rank; the last: not listed
-    lane_array<uint32_t> ranks_;   // [experts] of the last prediction
+    lane_array<uint32_t> ranks_;   // [experts] in the last prediction
     lane_array<float> gate_, history_, mixed_, unlisted_;
-    std::vector<uint32_t> listed_;  // by it, best first
+    std::vector<uint32_t> listed_;  // in the last prediction, best first
     float weights_[3] = {};
 };
 

@@ -2,22 +2,21 @@
 //
 // Source: HybriMoE (Zhong et al., DAC 2025, arXiv 2504.05897).
 // - Cache, "minus recent score": a page has the priority S = alpha TopP(s) + (1 - alpha) S, renewed
-//   whenever its layer is visited; TopP keeps the p largest scores of a token and counts the others
-//   as 0. The least S goes (ties: smaller page). Of several tokens the largest score counts.
-//   Without scores of all experts, the weights of the chosen ones are what is known of s.
+//   whenever its layer is visited. TopP keeps the p largest scores of a token and counts the others
+//   as 0. The least S is evicted (ties: smaller page). For several tokens the largest score counts.
+//   If the scores of all experts are unknown, s is known from the weights of the chosen ones.
 // - Dispatch, schedule within a layer: GPU, CPU and link work on one list of the step's experts.
-// The
-//   GPU takes cached experts from the heaviest load down, the link brings absent ones from the
-//   heaviest down, the CPU computes absent ones from the lightest up, and cached ones, lightest
-//   first, when no absent one is left. What would end first is settled next, until all is. While
-//   the cache has free slots, absent experts are loaded whatever the schedule says (`fill`): the
-//   authors begin with a cache that a warm-up has filled. What this host's memory lacks goes to the
-//   nearest server, outside of the schedule.
-// - Prefetch, driven by impact: the coming layers are scheduled so in advance, with their predicted
-//   experts at one token each. The absent expert whose presence shortens its layer most goes first
-//   (ties: nearer layer, better prediction), and so on until nothing gains. The next layer's
-//   experts are the source's prediction; of those further ahead the pages of highest priority S are
-//   taken.
+//   The GPU takes cached experts from the heaviest load down. The link loads absent ones from the
+//   heaviest down. The CPU computes absent ones from the lightest up. If no absent one is left, the
+//   CPU takes cached ones, lightest first. The action that would end first is settled next, until
+//   all are settled. While the cache has free slots, absent experts are loaded whatever the
+//   schedule says (`fill`), because the authors begin with a cache that a warm-up has filled.
+//   Experts that this host's memory lacks go to the nearest server, outside of the schedule.
+// - Prefetch, driven by impact: the coming layers are scheduled like this in advance, with their
+//   predicted experts at one token each. The first choice is the absent expert whose presence
+//   shortens its layer most (ties: nearer layer, better prediction). This repeats until nothing
+//   gains. The source predicts the next layer's experts. For layers further ahead, the pages of
+//   highest priority S are taken.
 // Cost per call: observe O(experts of a layer x tokens); a victim O(pages); assign O(items
 // squared); a plan O(layers x k^3).
 
@@ -30,7 +29,7 @@
 
 namespace {
 
-// What one expert of a layer asks of the three resources.
+// The use that one expert of a layer makes of the three resources.
 struct job {
     uint32_t item;
     uint32_t load;  // tokens
@@ -51,8 +50,8 @@ public:
     }
     void add(const job &one) { (one.absent ? absent_ : cached_).push_back(one); }
 
-    // Calls settle(item, whether the CPU takes it) in the order in which work is settled; returns
-    // when all of it ends.
+    // Calls settle(item, whether the CPU takes it) in the order of settling. Returns when all work
+    // ends.
     template <class Settle>
     uint64_t run(uint64_t link_ns, Settle &&settle) {
         const auto heavier = [](const job &a, const job &b) {
@@ -190,7 +189,7 @@ public:
 
     uint32_t horizon() { return ahead_; }
 
-    // The next layer's prediction is the source's.
+    // Leaves the next layer's prediction to the source.
     uint32_t predict(const moorage::step &, uint32_t layer, uint32_t distance,
                      std::span<uint32_t> experts, std::span<float> scores) {
         if (distance == 1) return 0;
@@ -226,7 +225,7 @@ public:
     }
 
 private:
-    // A coming layer: what it is expected to ask for, and which prefetch would gain most.
+    // A coming layer: its expected requests, and the prefetch that would gain most.
     struct target {
         uint32_t layer = 0, candidate = 0;
         uint64_t gain_ns = 0;
@@ -300,7 +299,7 @@ private:
     const moorage::residency *view_ = nullptr;
     const uint32_t *state_ = nullptr;
     std::vector<double> priority_;  // [pages] S
-    std::vector<double> newest_;    // [experts] TopP of the running step
+    std::vector<double> newest_;    // [experts] TopP in the running step
     std::vector<uint32_t> order_, going_;
     schedule layer_;
     std::vector<target> targets_;

@@ -1,12 +1,13 @@
 // lane_kernels.inl - the arithmetic of the learning caches over LANES values at a time.
 //
-// Included once per instruction set by lanes.hpp, each time in a namespace of its own, with
+// lanes.hpp includes it once per instruction set, each time in a namespace of its own, with
 //   LANES        floats in a vector: 4, 8 or 16
 //   LANES_CODE   the attribute that allows the instruction set
-// Every form gives the same bits: operations are element by element in one order, each rounded once
-// (no fused multiply-add), logarithm and exponential are the polynomials below instead of a
-// library's, and sums over elements are taken in 16 strided parts whatever LANES is.
-//
+// Every form gives the same bits. Operations are element by element in single precision, in one
+// order, each rounded once: no fused multiply-add (`-ffp-contract=off`), square roots and divisions
+// as IEEE rounds them. Logarithm and exponential are the polynomials below, not a library's. Sums
+// over elements are taken in 16 strided parts for every LANES. g++ and clang, -O0 to -O3, sanitized
+// or not, gave equal replays.
 // Arrays are aligned to 64 bytes and padded to a multiple of 16 elements.
 
 #define LANES_INLINE static inline __attribute__((always_inline)) LANES_CODE
@@ -71,7 +72,7 @@ LANES_INLINE vf log_odds(vf p) {
     return logarithm(p / (1.0f - p));
 }
 
-// LANES bytes; __builtin_convertvector takes them apart one by one.
+// Loads LANES bytes. __builtin_convertvector would take them apart one by one.
 LANES_INLINE vu widened(const uint8_t *from) {
 #if LANES == 16
     return (vu)_mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128((const __m128i *)from));
@@ -82,7 +83,7 @@ LANES_INLINE vu widened(const uint8_t *from) {
 #endif
 }
 
-// The same four words over and over.
+// The same four words, repeated.
 LANES_INLINE vu repeated(const uint32_t *four) {
 #if LANES == 16
     return (vu)_mm512_maskz_broadcast_i32x4(0xffff, _mm_loadu_si128((const __m128i *)four));
@@ -118,7 +119,7 @@ LANES_INLINE uint32_t above(const float *from, float bar) {
 #endif
 }
 
-// Of LANES * 32 rows, which of them are in how many of the columns: bit p of the count of row 32 w
+// For LANES * 32 rows: the number of columns that contain each row. Bit p of the count of row 32 w
 // + b is bit b of planes[p][w].
 template <uint32_t Planes>
 LANES_INLINE void add_columns(vu *planes, const uint32_t *columns, size_t stride,
@@ -134,8 +135,8 @@ LANES_INLINE void add_columns(vu *planes, const uint32_t *columns, size_t stride
     }
 }
 
-// Up to 15 columns: the counts are packed to nibbles, of the rows 4 n + q of a word in word q of
-// four, which fall into their lanes with one shift.
+// For up to 15 columns. The counts are packed to nibbles: rows 4 n + q of a word go into word q of
+// four. One shift then moves them into their lanes.
 LANES_INLINE void count_few(float *scores, uint32_t rows, const uint32_t *columns, size_t stride,
                             const uint32_t *chosen, uint32_t count) {
     vu place;
@@ -177,7 +178,7 @@ LANES_INLINE void count_many(float *scores, uint32_t rows, const uint32_t *colum
     }
 }
 
-// scores[row] += columns of the chosen ones that have the row, added at once; columns are [stride].
+// scores[row] += number of chosen columns that have the row, added at once; columns are [stride].
 LANES_CODE static void count_common(float *scores, uint32_t rows, const uint32_t *columns,
                                     size_t stride, const uint32_t *chosen, uint32_t count) {
     if (count < 16)
@@ -239,8 +240,8 @@ LANES_CODE static void add_scaled(float *to, const float *from, float factor, ui
         store(to + i, load(to + i) + factor * load(from + i));
 }
 
-// to = chance that at least one of two happens, or, for the first, the one alone; each is
-// (part + prior * min(most, gain * rate)) / whole.
+// to = chance that at least one of two happens. For the first stream it is that stream's chance
+// alone. Each chance is (part + prior * min(most, gain * rate)) / whole.
 LANES_CODE static void join(float *to, const float *part, const float *rate, const blend &with,
                             uint32_t count) {
     for (uint32_t i = 0; i < count; i += LANES) {
@@ -251,7 +252,7 @@ LANES_CODE static void join(float *to, const float *part, const float *rate, con
     }
 }
 
-// cumulative = (count + mass * base) / (visits + mass); count has been updated.
+// cumulative = (count + mass * base) / (visits + mass). count is already updated.
 LANES_CODE static void mean_rates(float *to, const float *counts, float prior, float inverse,
                                   uint32_t count) {
     for (uint32_t i = 0; i < count; i += LANES) store(to + i, (load(counts + i) + prior) * inverse);
@@ -307,8 +308,8 @@ LANES_CODE static void run_value_step(const value_step &of) {
     }
 }
 
-// next += worth[1] where the first follower used an expert, soon += worth[h] for the first h >= 2
-// of those that did. Bits are looked at one by one, or, where there are masks, all at once.
+// next += worth[1] if the first follower used an expert. soon += worth[h] for the first h >= 2 of
+// the followers that did. Looks at bits one by one, or at all bits at once if there are masks.
 LANES_CODE static void add_followers(float *next, float *soon, const followers &of) {
 #if LANES == 16
     for (uint32_t i = 0; i < of.padded; i += LANES) {
@@ -344,8 +345,8 @@ LANES_CODE static void add_followers(float *next, float *soon, const followers &
 #endif
 }
 
-// The first of the least values among the experts of a layer that may go: in a slot, neither pinned
-// nor buffered, not taken.
+// The first of the least values among a layer's experts that may be evicted: in a slot, not pinned,
+// not buffered, not taken.
 LANES_CODE static uint32_t find_least(const float *values, const uint32_t *state,
                                       const uint8_t *taken, uint32_t count) {
     constexpr uint32_t there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
@@ -362,7 +363,7 @@ LANES_CODE static uint32_t find_least(const float *values, const uint32_t *state
         for (; i + LANES <= count; i += LANES, place += LANES) {
             const vu of = load(state + i);
             const vu held = (of & busy) | widened(taken + i);
-            const vu value = (vu)load(values + i);  // positive floats are ordered like their bits
+            const vu value = (vu)load(values + i);  // positive floats have the order of their bits
             const vu key = ((held == 0u) & ((of & there) != 0u)) ? value : splat(0xffffffffu);
             places = key < keys ? place : places;
             keys = key < keys ? key : keys;

@@ -1,6 +1,6 @@
-// lanes.hpp - vector arithmetic of the learning caches, in the widest form that this processor has.
+// lanes.hpp - vector arithmetic of the learning caches, in the widest form of this processor.
 //
-// `lanes_of("auto")` picks AVX-512 (with VPOPCNTDQ), AVX2 or the portable form at run time; all
+// `lanes_of("auto")` picks AVX-512 (with VPOPCNTDQ), AVX2 or the portable form at run time. All
 // give the same bits (lane_kernels.inl says why), so a replay is the same file on any machine.
 #pragma once
 
@@ -19,17 +19,17 @@
 
 namespace learning {
 
-// Chances are kept this far from 0 and 1 before their log-odds are taken.
+// Chances are kept this far from 0 and 1, before log-odds are taken.
 inline constexpr float odds_floor = 1e-4f;
 inline constexpr uint32_t none_found = 0xffffffffu;
 inline constexpr uint32_t matches_max = 16;
 
-// The best rows so far, best first; of equal ones the one found first.
+// The best rows so far, best first. Of equal rows, the one found first.
 struct best_rows {
     alignas(64) float scores[matches_max];
     uint32_t rows[matches_max];
     uint32_t count, capacity;
-    float bar;  // only greater scores are of interest
+    float bar;  // only greater scores matter
 
     void clear(uint32_t keep, float least) { count = 0, capacity = keep, bar = least; }
     void insert(float score, uint32_t row) {
@@ -59,16 +59,16 @@ struct value_step {
     const float *real;        // [n] 1, 0 for padding
     const float *weights;
     float base, discount;
-    float *values;    // [n] in: of the visit before; out: of this one
-    float *features;  // likewise
+    float *values;    // [n] in: of the visit before; out: of this visit
+    float *features;  // the same
     float *gradient;  // [6 + extras][16] out, in 16 parts
 };
 
-// What one match used in the visits after it. [words] are 64 experts each.
+// The uses of one match in the visits after it. [words] are 64 experts each.
 struct followers {
     const uint64_t *rows;   // of the layer, [rows][words]
-    const uint32_t *chain;  // [1 .. length] the rows that follow, one visit after the other
-    const float *worth;     // [1 .. length] of each
+    const uint32_t *chain;  // [1 .. length] the following rows, one visit after the other
+    const float *worth;     // [1 .. length] weight of each row
     uint32_t length, words, padded;
 };
 

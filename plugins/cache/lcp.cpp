@@ -1,17 +1,17 @@
 // lcp.cpp - least cache priority: evicts the smallest activation count, decayed by the interval.
 //
-// Source: MoEpic, section 3.3, Eq. (4): priority mu * rho^(nu / omega), mu the activations of the
-// expert since the start, nu the tokens of its layer since the last of them. Hits are judged on the
-// content before the token; then mu and nu change, then victims go, lowest priority first and of
-// equal ones the smallest page. A batch counts as its tokens one after the other. Requests that
-// are handed out one by one belong to their token: its further ones find nu = 0.
+// Source: MoEpic, section 3.3, Eq. (4): priority mu * rho^(nu / omega). mu is the number of
+// activations of the expert since the start. nu is the number of tokens of its layer since the last
+// activation. Hits are judged on the content before the token. Then mu and nu change, then victims
+// are evicted: lowest priority first, ties by smallest page. A batch counts as its tokens one after
+// the other. Requests that are handed out one by one belong to their token: its later ones find nu
+// = 0.
 //
-// A layer's priorities decay alike, so their order changes by activations only (lcp_priority.h) and
-// a heap per layer holds it. Keys only grow, so the heap may keep an old one, a lower bound, until
-// it comes to the top. In a shared cache the layers' tops are compared: a layer that was served has
-// decayed by one token more. Ties are found exactly, without floating point.
-// Cost per call: O(experts of the step); a victim amortised O(log experts), plus O(layers) when
-// the cache is shared.
+// A layer's priorities decay alike, so only activations change their order (lcp_priority.h). A heap
+// per layer holds it. Keys only grow, so the heap may keep an old key, a lower bound, until it
+// comes to the top. In a shared cache the layers' tops are compared: a layer that was served has
+// decayed by one token more. Ties are found exactly, without floating point. Cost per call:
+// O(experts of the step); a victim amortised O(log experts), plus O(layers) if the cache is shared.
 
 #include <moorage/moorage.hpp>
 #include <moorage/order.hpp>
@@ -88,7 +88,7 @@ public:
         }
     }
 
-    // A page that nobody asked for keeps its priority.
+    // A prefetched page keeps its priority.
     void on_load(uint32_t page, uint32_t, int32_t) {
         if (!heaps_.contains(page)) heaps_.push(page / experts_, {{keys_[page], page}, page});
     }
@@ -134,7 +134,7 @@ public:
 private:
     struct use {
         uint64_t count;  // mu
-        uint64_t last;   // its layer's clock at the last activation
+        uint64_t last;   // clock of its layer at the last activation
     };
     struct clock {
         uint64_t tokens;  // of this layer so far
@@ -149,7 +149,7 @@ private:
         }
     };
 
-    // Logarithm of the priority now.
+    // Logarithm of the current priority.
     lcp::wide priority_of(uint32_t page) const {
         const lcp::wide key = keys_[page];
         return key == lcp::never_activated ? key : key - clocks_[page / experts_].decay;
@@ -187,7 +187,7 @@ private:
     std::vector<lcp::wide> keys_;       // [pages]
     std::vector<clock> clocks_;         // [layers]
     moorage::page_heaps<order> heaps_;  // per layer, pages that hold a slot
-    std::vector<uint32_t> aside_;       // taken off the heaps during a call
+    std::vector<uint32_t> aside_;       // pages taken off the heaps during a call
 };
 
 }  // namespace

@@ -1,14 +1,13 @@
-// lcp_priority.h - the cache priority mu * rho^(nu / omega) as a number that only activations
-// change.
+// lcp_priority.h - the cache priority mu * rho^(nu / omega) as a key that only activations change.
 //
-// nu grows by one with every token of the layer, for all experts alike, so all priorities of a
+// nu grows by one with every token of the layer, for all experts alike. So all priorities of a
 // layer fall by the same factor and keep their order. With nu = now - last, the logarithm is
-//     log2(mu) + last * log2(1 / rho) / omega  -  now * log2(1 / rho) / omega,
-// and what stands before the last term is the key: it changes only when the expert is activated.
-// Keys are integers with 80 bits behind the point, made of integers alone, hence the same on every
-// machine. Priorities that are equal by the formula ((mu, nu) = (2, 64) and (1, 0) for rho = 1/4,
-// omega = 128) get keys that differ by a few of the last bits; others of counts and intervals below
-// 2^20 are apart by 2^-60 at the very least, so keys within 2^-64 are the same priority.
+//     log2(mu) + last * log2(1 / rho) / omega  -  now * log2(1 / rho) / omega.
+// The key is the part before the last term. It changes only when the expert is activated. Keys are
+// integers with 80 bits behind the point, computed from integers alone, so they are equal on every
+// machine. Priorities can be equal by the formula: (mu, nu) = (2, 64) and (1, 0) for rho = 1/4,
+// omega = 128. Their keys differ by a few of the last bits. Other priorities with counts and
+// intervals below 2^20 differ by at least 2^-60. So keys within 2^-64 are the same priority.
 #pragma once
 
 #include <bit>
@@ -22,11 +21,12 @@ __extension__ typedef __int128 wide;
 __extension__ typedef unsigned __int128 unsigned_wide;
 
 inline constexpr int key_bits = 80;    // behind the point
-inline constexpr int fine_bits = 112;  // behind the point of log2(1 / rho), which is multiplied
+inline constexpr int fine_bits = 112;  // behind the point of log2(1 / rho), because it is
+                                       // multiplied
 inline constexpr wide same = wide{1} << (key_bits - 64);
 inline constexpr wide never_activated = -(wide{1} << 125);  // priority 0, below all others
 
-// log2(number), number >= 1, with `bits` (up to 112) behind the point: one for every squaring.
+// log2(number), number >= 1, with `bits` (up to 112) behind the point: one squaring per bit.
 inline unsigned_wide log2_of(uint64_t number, int bits) {
     const int whole = 63 - std::countl_zero(number);
     unsigned_wide rest = static_cast<unsigned_wide>(number) << (127 - whole);  // [1, 2), 127 bits
@@ -54,11 +54,11 @@ public:
             (static_cast<unsigned_wide>(53 - exponent) << fine_bits) - log2_of(digits, fine_bits);
     }
 
-    // Key of an expert activated `count` times, last when its layer's clock was `last` (< 2^38).
+    // Key of an expert activated `count` times, last at clock `last` of its layer (< 2^38).
     wide key(uint64_t count, uint64_t last) {
         return count == 0 ? never_activated : log2(count) + decay(last);
     }
-    // What `clock` tokens take off the logarithm of a priority; compares keys of two layers.
+    // The amount that `clock` tokens take off a priority's logarithm. Compares keys of two layers.
     wide decay(uint64_t clock) const {
         const uint64_t windows = clock / omega_, rest = clock % omega_;
         const unsigned_wide high = decay_ >> 32, low = decay_ & 0xffffffffu;
@@ -80,7 +80,7 @@ private:
     std::vector<wide> logs_;   // log2 of small counts, as far as they were needed
 };
 
-// Whether an expert of key `a` goes before one of key `b`: lowest priority first, then smallest id.
+// Whether an expert of key `a` is evicted before one of key `b`: lowest priority, then smallest id.
 inline bool goes_before(wide a, uint32_t id_a, wide b, uint32_t id_b) {
     const wide difference = a - b;
     if (difference < -same) return true;

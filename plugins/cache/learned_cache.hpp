@@ -1,4 +1,4 @@
-// learned_cache.hpp - what the caches that learn values have in common: parameters, order, victims.
+// learned_cache.hpp - the common part of the learning caches: parameters, order, victims.
 #pragma once
 
 #include "value_order.hpp"
@@ -40,7 +40,7 @@ protected:
         values_.reset();
         order_.reset();
     }
-    // The part of observe before the policy's own extras; learn() ends it.
+    // The part of observe before the policy's own extras. learn() ends it.
     void begin_step(const moorage::step &step) {
         groups_.gather(step);
         values_.count(step, groups_.all());

@@ -1,14 +1,14 @@
 // lfu.cpp - least frequently used, with counts that may halve over time.
 //
-// Source: textbook baseline, which is half_life = 0; a half-life of 16 to 32 tokens is a strong and
-// cheap choice for experts, and the default. A request at token t adds 2^(t / half_life) to the
-// page's weight, which orders pages as counts that halve every half_life tokens would, without
-// touching them; half_life 0 adds 1. Ties: least recently used. Counts outlive eviction unless
-// forget_on_evict: then they begin again at the request that loads. A step counts once per expert,
-// however many of its tokens chose it.
+// Source: textbook baseline, which is half_life = 0 (the papers' LFU). A half-life of 16 to 32
+// tokens is a strong and cheap choice for experts, and 16 is the default. A request at token t adds
+// 2^(t / half_life) to the page's weight. This orders pages as if all counts were halved every
+// half_life tokens, without touching them. half_life 0 adds 1. Ties: least recently used. Counts
+// outlive eviction. With forget_on_evict they begin again at the request that loads. A step counts
+// once per expert, however many of its tokens chose it.
 //
-// Weights only grow, so the heap of pages may keep an old one, a lower bound, until it comes to the
-// top. Cost per call: O(experts of the step); a victim amortised O(log slots).
+// Weights only grow, so the heap of pages may keep an old weight, a lower bound, until it comes to
+// the top. Cost per call: O(experts of the step); a victim amortised O(log slots).
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -35,7 +35,7 @@ public:
         : host_(setup.host),
           half_life_(setup.real("half_life")),
           forget_(setup.flag("forget_on_evict")) {
-        // Square roots round alike on every machine, exp2 does not have to.
+        // Square roots round alike on every machine; exp2 may not.
         double root = 2;
         for (double &power : powers_) power = root = std::sqrt(root);
     }
@@ -70,7 +70,7 @@ public:
         }
     }
 
-    // Unrequested, a page keeps its count and counts as used now.
+    // A prefetched page keeps its count and counts as used now.
     void on_load(uint32_t page, uint32_t, int32_t cause) {
         if (heaps_.contains(page)) return;
         if (cause != MOORAGE_DEMAND) uses_[page].clock = ++clock_;
@@ -108,9 +108,9 @@ private:
     };
     uint32_t pool_of(uint32_t page) const { return pools_ == 1 ? 0 : page / experts_; }
 
-    // What a request of this token weighs. Whole half-lives become the exponent, which is kept
-    // small by scaling all weights down together; the rest is a product of powers 2^(1/2), 2^(1/4),
-    // ...
+    // The weight of a request of this token. Whole half-lives become the exponent. It stays small,
+    // because all weights are scaled down together. The rest is a product of powers 2^(1/2),
+    // 2^(1/4), ...
     void advance(uint64_t token) {
         token_ = token;
         const double now = static_cast<double>(token), rest = std::fmod(now, half_life_);
@@ -126,7 +126,7 @@ private:
         gain_ = std::ldexp(factor, static_cast<int>(whole - scale_));
     }
 
-    // What falls out of the range of a double has been unused for a thousand half-lives.
+    // A weight below the range of a double has been unused for a thousand half-lives.
     void rescale(double scale) {
         const int down = static_cast<int>(std::fmin(scale - scale_, 4096));
         for (use &of : uses_) of.weight = std::ldexp(of.weight, -down);
@@ -144,7 +144,7 @@ private:
     std::array<double, 52> powers_;   // 2^(1/2), 2^(1/4), ...
     std::vector<use> uses_;           // [pages]
     moorage::page_heaps<use> heaps_;  // per pool, pages that hold a slot
-    std::vector<uint32_t> aside_;     // taken off the heap during a call
+    std::vector<uint32_t> aside_;     // pages taken off the heap during a call
     uint64_t clock_ = 0, token_ = 0;
     double scale_ = 0;  // whole half-lives taken out of all weights
     double gain_ = 1;

@@ -1,10 +1,10 @@
-// lin.cpp - as ema, with one input more: which experts follow which in the same layer.
+// lin.cpp - like ema, with one more input: which experts follow which in the same layer.
 //
-// For every expert s of a layer the share of visits at which e was used after s was used at the
-// visit before, as a decayed count (rate 1 / n, at least `transition_rate`); the input for the next
-// visit is the mean over the experts used now. A stream's visits follow each other, whatever other
-// streams do in between.
-// Cost: that of ema and 2 k vector sums; memory: that of ema and 4 bytes a pair of experts.
+// For every expert s of a layer, the policy keeps the share of visits at which e was used after s
+// was used at the visit before. It is a decayed count (rate 1 / n, at least `transition_rate`). The
+// input for the next visit is the mean over the experts used now. A stream's visits follow each
+// other, whatever other streams do in between. Cost: that of ema and 2 k vector sums. Memory: that
+// of ema and 4 bytes a pair of experts.
 
 #include "learned_cache.hpp"
 
@@ -60,7 +60,8 @@ public:
     }
 
 private:
-    // Learns from the set after the stream's last one, and looks up what may follow this one.
+    // Learns the transitions from the stream's last set to this one. Looks up what may follow this
+    // one.
     void follow(const moorage::step &step, const learning::stream_groups::group &group) {
         const std::span<const uint32_t> chosen = step.chosen(group.last);
         const size_t place = (size_t{group.stream} * layers_ + step.layer) * top_k_;
@@ -87,7 +88,8 @@ private:
     const float least_rate_;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, padded_ = 0;
     learning::lane_array<float> transitions_;  // [layers][experts before][padded experts after]
-    std::vector<float> uses_;                  // [layers][experts] visits after which it was seen
+    std::vector<float> uses_;                  // [layers][experts] visits after which the expert
+                                               // was seen
     std::vector<uint32_t> last_;               // [streams][layers][top_k] set of the last visit
     learning::lane_array<float> used_, following_;
 };

@@ -1,14 +1,14 @@
 // llama_cpp_cache.cpp - least recently used within classes of decayed frequency, over all layers.
 //
-// Source: the expert cache of llama.cpp (pull request 29887, --moe-cache-mib). As first merged it
-// is one LRU over all layers of a device (`classes` 1): hits of a step are touched first, then its
-// misses in order of their number; batches beyond 32 tokens read the cache and do not fill it.
-// Later it evicts from the least of eight classes of frequency, which halves every 128 tokens, and
-// within a class the least recently used. The bounds of the classes are not documented; here they
-// are powers of two: class 0 is below one request, class c from 2^(c - 1) on, the last without
-// bound. A count is halved for all pages together, at each multiple of `half_life` tokens, so that
-// it stays an integer (in 256ths).
-// Cost per call: O(experts of the step); a victim amortised O(log slots); a halving O(pages).
+// Source: the expert cache of llama.cpp (pull request 29887, --moe-cache-mib). As first merged, it
+// is one LRU over all layers of a device (`classes` 1). Hits of a step are touched first, then its
+// misses in the order of their number. Batches beyond 32 tokens read the cache and do not fill it.
+// The later version evicts from the least of eight classes of frequency, and within a class the
+// least recently used. The frequency halves every 128 tokens. The bounds of the classes are not
+// documented. Here they are powers of two: class 0 is below one request, class c begins at 2^(c -
+// 1), the last class has no upper bound. All counts are halved together, at each multiple of
+// `half_life` tokens, so they stay integers (in 256ths). Cost per call: O(experts of the step); a
+// victim amortised O(log slots); a halving O(pages).
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -77,7 +77,7 @@ public:
         return !reads_only_ || what.cause != MOORAGE_DEMAND;
     }
 
-    // Unrequested, a page keeps its count and counts as used now.
+    // A prefetched page keeps its count and counts as used now.
     void on_load(uint32_t page, uint32_t, int32_t cause) {
         if (heaps_.contains(page)) return;
         if (cause != MOORAGE_DEMAND) uses_[page].clock = ++clock_;
@@ -88,7 +88,7 @@ public:
         if (heaps_.contains(page)) heaps_.erase(pool_of(page), page);
     }
 
-    // Keys in the heap may be old, that is, too low: uses since then only raised them.
+    // Keys in the heap may be old and so too low: later uses only raised them.
     void victims(const moorage::room &room, moorage::pages &out) {
         aside_.clear();
         while (heaps_.size(room.pool) > 0) {

@@ -1,16 +1,16 @@
 // llru.cpp - layered LRU: evicts what was last used most rounds ago; of those, the furthest layer.
 //
-// Source: Cache Management for MoE LLMs, Definition 2. At visit t a page last requested at visit
+// Source: Cache Management for MoE LLMs, Definition 2. At visit t, a page last requested at visit
 // tau has the round index R = floor((t - tau) / L) and the distance D to the next visit of its
-// layer. The largest R goes, then the largest D, then the older request. For a page of the layer
-// being served the formula (tau - t) mod L gives D = 0; "until the layer comes up again" gives D =
-// L, which is what the paper's Figure 3 shows and the default here.
+// layer. The largest R is evicted, then the largest D, then the older request. For a page of the
+// layer being served, the formula (tau - t) mod L gives D = 0. "Until the layer comes up again"
+// gives D = L. The paper's Figure 3 shows D = L, and it is the default here.
 //
-// tau is a visit of the page's own layer, so within a layer the order is LRU, and pages of layers
-// up to the current one were served last in this round, those of later layers in the round before.
-// With s = tau - layer (a multiple of L), the least s + (layer > current ? L : 0) is the largest R,
-// and going down from the current layer, then from the last, is going down in D.
-// Cost per call: O(experts of the step); a victim at most O(layers), plus the pinned ones skipped.
+// tau is a visit of the page's own layer, so within a layer the order is LRU. Pages of layers up to
+// the current one were served last in this round, those of later layers in the round before. With s
+// = tau - layer (a multiple of L), the least s + (layer > current ? L : 0) is the largest R. Going
+// down from the current layer, then from the last, goes down in D. Cost per call: O(experts of the
+// step); a victim at most O(layers), plus the skipped pinned pages.
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -56,7 +56,7 @@ public:
         layer_ = 0;
     }
 
-    // Experts that are not resident are listed too: their loads follow and keep this order.
+    // Experts that are not resident are listed too, because their loads follow and keep this order.
     void observe(const moorage::step &step) {
         layer_ = step.layer;
         start_ = static_cast<int64_t>(step.visit) - layer_;
@@ -68,7 +68,7 @@ public:
         refresh(layer_);
     }
 
-    // Unrequested, a page counts as used at the last visit of its layer.
+    // A prefetched page counts as used at the last visit of its layer.
     void on_load(uint32_t page, uint32_t, int32_t cause) {
         if (cause == MOORAGE_DEMAND && lists_.contains(page)) return;
         const uint32_t layer = page / experts_;
@@ -82,8 +82,8 @@ public:
         refresh(page / experts_);
     }
 
-    // The oldest of each layer are the candidates; behind one that was taken or cannot go, the next
-    // of its layer stands in until the call ends.
+    // The oldest page of each layer is its candidate. If it was taken or cannot be evicted, the
+    // next page of its layer stands in until the call ends.
     void victims(const moorage::room &room, moorage::pages &out) {
         bool moved = false;
         for (;;) {
@@ -114,7 +114,7 @@ private:
         const bool none = page == lists_.end(layer);
         oldest_[layer] = {none ? nowhere : starts_[page], page};
     }
-    // The layer whose candidate goes first; any layer when there is no candidate.
+    // The layer whose candidate is evicted first; any layer if there is no candidate.
     uint32_t find() const {
         uint32_t best = layer_;
         int64_t least = literal_ ? nowhere : oldest_[layer_].start;

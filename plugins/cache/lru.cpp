@@ -1,9 +1,9 @@
 // lru.cpp - least recently used: evicts the expert whose last request is longest ago.
 //
 // Source: Cache Management for MoE LLMs (the layered-paging paper), the baseline. The experts of a
-// step are stamped in the order of the step, best first, so the best-scored is the oldest of them;
-// `stamp` turns that round. A prefetched expert counts as used when it is loaded.
-// Cost per call: O(experts of the step); a victim O(1) plus the pinned ones skipped.
+// step are stamped in the order of the step, best first. So the best-scored one is the oldest of
+// them. `stamp` reverses that. A prefetched expert counts as used when it is loaded. Cost per call:
+// O(experts of the step); a victim O(1) plus the skipped pinned pages.
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -37,7 +37,7 @@ public:
         waiting_ = 0;
     }
 
-    // Experts that are not resident are listed too: their loads follow and keep this order.
+    // Experts that are not resident are listed too, because their loads follow and keep this order.
     void observe(const moorage::step &step) {
         const uint32_t pool = pools_ == 1 ? 0 : step.layer;
         if (best_first_)
@@ -100,7 +100,7 @@ private:
         waiting_ += !lists_.contains(page);
         lists_.append(page, pool);
     }
-    // What was requested and never loaded, for want of a slot, has no place in the order.
+    // A page that was requested but got no slot has no place in the order.
     void forget_if_departed(uint32_t page) {
         if (!moorage::departed(state_[page])) return;
         lists_.unlink(page);

@@ -1,7 +1,7 @@
 // marking.cpp - randomised marking: evicts a random expert not requested in the current phase.
 //
 // Source: Fiat et al. 1991, as compared in Cache Management for MoE LLMs. Requests and loads mark.
-// When a miss finds no unmarked expert a new phase begins: all marks are cleared but those of the
+// If a miss finds no unmarked expert, a new phase begins. It clears all marks except those of the
 // running step. Cost per call: O(experts of the step); O(1) per load, eviction and victim.
 
 #include <moorage/moorage.hpp>
@@ -66,7 +66,7 @@ public:
     void victims(const moorage::room &room, moorage::pages &out) {
         extent &of = pools_[room.pool];
         const uint32_t first = room.pool * room_;
-        uint32_t end = of.used;  // drawn ones are set aside behind it
+        uint32_t end = of.used;  // drawn pages are set aside behind it
         for (bool cleared = false; !out.full();) {
             if (of.marked == end) {
                 if (cleared) return;
@@ -100,7 +100,7 @@ private:
         extent &of = pools_[pool];
         if (places_[page] - first >= of.marked) swap(places_[page], first + of.marked++);
     }
-    // Those of the running step are the pinned ones; of a step that has ended, none is.
+    // Keeps the marks of the running step's pages: they are pinned. After the step none is pinned.
     void begin_phase(uint32_t pool) {
         pools_[pool].marked = 0;
         for (const uint32_t page : step_)
@@ -112,7 +112,7 @@ private:
     moorage::host host_;
     const uint32_t *state_ = nullptr;
     uint32_t room_ = 1;                     // places of a pool
-    std::vector<uint32_t> pages_, places_;  // per pool: marked ones, then unmarked; where each is
+    std::vector<uint32_t> pages_, places_;  // per pool: marked pages, then unmarked; place of each
     std::vector<extent> pools_;
     std::vector<uint32_t> step_;  // pages of the running step
 };

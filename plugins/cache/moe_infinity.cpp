@@ -1,25 +1,25 @@
 // moe_infinity.cpp - cache and prefetch from the activation matrices of requests.
 //
 // Source: MoE-Infinity (Xue et al., arXiv 2401.14361). An activation matrix counts, for one
-// request, how many tokens each expert of each layer has been chosen by. Matrices of finished
-// requests are collected. The running request's matrix is compared with each of them by cosine
-// distance, 1 - mean over the layers of the cosine of two rows (0 where a row is empty), and the
-// nearest predicts: of expert e in layer l, the share p of the row's activations.
+// request, the tokens that chose each expert of each layer. Matrices of finished requests are
+// collected. The running request's matrix is compared with each of them by cosine distance: 1 -
+// mean over the layers of the cosine of two rows (0 if a row is empty). The nearest matrix
+// predicts, for expert e in layer l, the share p of the row's activations.
 // - Prefetch: the coming layers' experts by p (1 - d / (L + 1)), d layers ahead of L, the largest
-//   first (ties: nearer layer, smaller expert); never those with p = 0. After the last layer come
-//   the first ones of the next token, which the authors' program leaves out.
+//   first (ties: nearer layer, smaller expert). Experts with p = 0 are never fetched. After the
+//   last layer come the first layers of the next token, which the authors' program leaves out.
 // - Cache: `visits` evicts the expert that the running requests visited least, as the authors'
-//   program does (MoEpic calls it LFU); `activation` the one with the least (c / n + e)
+//   program does (MoEpic calls it LFU). `activation` evicts the expert with the least (c / n + e)
 //   (1 - l / L) of the paper: c of the n activations of layer l, e = 1e-8. Ties: least recently
 //   used.
-// - Collection: at most `matrices`; a full one gives up the matrix nearest to the new one.
-// A request ends when its stream serves another. Every stream has a matrix of its own; a page's
-// visits are their sum, and a step predicts the largest p of its tokens' streams.
+// - Collection: at most `matrices`. A full collection gives up the matrix nearest to the new one.
+// A request ends when its stream serves another. Every stream has its own matrix. A page's visits
+// are their sum. A step predicts the largest p of its tokens' streams.
 //
-// Dot products and squared lengths of rows are integers that follow every activation; square roots
+// Dot products and squared lengths of rows are integers that follow every activation. Square roots
 // and quotients round alike everywhere.
 // Cost per call: observe O(experts of the step x matrices); predict once a step O(matrices x
-// layers); a victim O(pages). The end of a request O(streams x pages).
+// layers); a victim O(pages). The end of a request costs O(streams x pages).
 
 #include <moorage/moorage.hpp>
 
@@ -146,7 +146,7 @@ public:
         return count;
     }
 
-    // Goes by its own wishes: where it predicts nothing, a forecast holds what the source does.
+    // Uses its own wishes: where it predicts nothing, a forecast holds the source's prediction.
     void plan(const moorage::step &step, const moorage::forecast &forecast,
               moorage::orders &orders) {
         if (matched_step_ != step.index) return;
@@ -162,7 +162,7 @@ public:
     }
 
 private:
-    // The running request of a stream, and how it relates to the matrices kept.
+    // The running request of a stream, and its relation to the kept matrices.
     struct stream {
         uint64_t request = MOORAGE_NEVER;
         uint64_t matched_step = MOORAGE_NEVER;
@@ -201,7 +201,7 @@ private:
             of.dots[size_t{i} * layers_ + layer] += matrix(i)[page];
     }
 
-    // Renews the cosines of one row with those of all matrices.
+    // Updates the cosines of one row with those of all matrices.
     void compare(stream &of, uint32_t layer) {
         for (uint32_t i = 0; i < kept_count_; ++i) compare_with(of, layer, i);
     }
@@ -229,7 +229,7 @@ private:
         return nearest;
     }
 
-    // The stream's request is over: its matrix is kept, its visits are forgotten.
+    // Ends the stream's request: keeps its matrix and forgets its visits.
     void finish(stream &of) {
         if (of.request == MOORAGE_NEVER) return;
         const uint32_t index = kept_count_ < matrices_ ? kept_count_++ : nearest_of(of);
@@ -250,7 +250,7 @@ private:
             if (other.request != MOORAGE_NEVER) relate(other, index);
     }
 
-    // From scratch, to a matrix that is new.
+    // Compares from scratch with a new matrix.
     void relate(stream &of, uint32_t index) {
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             uint64_t dot = 0;
@@ -273,7 +273,8 @@ private:
         }
     }
 
-    // Puts the likeliest experts of a layer first in order_; returns how many are at all likely.
+    // Puts the likeliest experts of a layer first in order_. Returns the number with a chance above
+    // 0.
     uint32_t likely(const moorage::step &step, uint32_t layer) {
         std::fill(chances_.begin(), chances_.end(), 0.0);
         for (uint32_t token = 0; token < step.token_count; ++token) {
@@ -314,9 +315,10 @@ private:
     const uint32_t *state_ = nullptr;
     std::vector<stream> streams_;                        // [requests_max]
     std::vector<uint32_t> kept_;                         // [matrices, pages]
-    std::vector<uint64_t> kept_lengths_, kept_sums_;     // [matrices, layers] squared; of a row
+    std::vector<uint64_t> kept_lengths_, kept_sums_;     // [matrices, layers] squared length; sum
+                                                         // of a row
     std::vector<uint64_t> visits_, activations_, used_;  // [pages], [layers], [pages]
-    std::vector<double> chances_;                        // [experts] of the layer looked at
+    std::vector<double> chances_;                        // [experts] of the current layer
     std::vector<uint32_t> order_;
     std::vector<candidate> going_;
     std::vector<wish> wishes_;  // of the running step

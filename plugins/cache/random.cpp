@@ -48,7 +48,7 @@ public:
         places_[page] = moorage::none;
     }
 
-    // The first places of a random permutation, made only as far as it is needed.
+    // The first places of a random permutation, made only as far as needed.
     void victims(const moorage::room &room, moorage::pages &out) {
         const uint32_t first = room.pool * room_;
         for (uint32_t i = 0; i < used_[room.pool] && !out.full(); ++i) {
@@ -70,7 +70,7 @@ private:
     moorage::host host_;
     const uint32_t *state_ = nullptr;
     uint32_t room_ = 1;                     // places of a pool
-    std::vector<uint32_t> pages_, places_;  // [pools * room_] pages that hold a slot; where each is
+    std::vector<uint32_t> pages_, places_;  // [pools * room_] pages with a slot; place of each
     std::vector<uint32_t> used_;            // [pools]
 };
 

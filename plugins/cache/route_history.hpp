@@ -1,19 +1,20 @@
 // route_history.hpp - finds earlier tokens whose routing resembles that of the running one.
 //
-// Every token is a row: for each layer the set of experts it used, as bits, and for each layer and
-// expert a column, the set of rows that used it. The rows of the last
-// `window` tokens of all streams stand in one ring, each linked to the row before and after it in
-// its own stream, so streams may interleave, sit in one batch, come and go: a match is a row of any
-// stream, and what followed it is found along that row's own links. (Requests that follow one
-// another on a stream are linked like the tokens of one: with a single stream this is the ring of
-// the study.) What differs by stream is how well each row matches: a score per row, raised at every
-// layer by the experts that the row has in common with the stream's token, and handed on, times
-// `carry`, from a row to its successor when the stream's next token begins. For one stream that is
-// a score per lag.
+// Every token is a row. For each layer it has the set of experts that the token used, as bits. For
+// each layer and expert there is a column: the set of rows that used the expert. The rows of the
+// last `window` tokens of all streams stand in one ring. Each is linked to the row before and after
+// it in its own stream. So streams may interleave, sit in one batch, come and go. A match is a row
+// of any stream; its own links lead to what followed it. Requests that follow one another on a
+// stream are linked like the tokens of one. With a single stream this is the ring of the study.
+//
+// Streams differ in how well each row matches. So a stream has a score per row. At every layer the
+// score grows by the experts that the row shares with the stream's token. When the stream's next
+// token begins, each row hands its score, times `carry`, on to its successor. For one stream that
+// is a score per lag.
 //
 // A step with several tokens of a stream (a prefill) enters them all as rows and scores the last.
-// Memory: window * layers * experts / 4 bytes and window * 4 bytes a stream. Cost per step and
-// stream: window / 16 vector steps, and the columns of the experts chosen, window / 8 bytes each.
+// Memory: window * layers * experts / 4 bytes, and window * 4 bytes a stream. Cost per step and
+// stream: window / 16 vector steps, and the columns of the chosen experts, window / 8 bytes each.
 #pragma once
 
 #include <algorithm>
@@ -78,7 +79,7 @@ public:
         recorded_ = cleared_ = 0;
     }
 
-    // Enters the step's sets, for all its streams, before any of them is matched.
+    // Enters the step's sets for all its streams, before any stream is matched.
     void record(const moorage::step &step) {
         if (step.visit / layers_ != round_ || !same_tokens(step)) begin_pass(step);
         layer_ = step.layer;
@@ -119,8 +120,8 @@ public:
         return {of.total, of.weights, {of.best.rows, of.best.count}};
     }
 
-    // For the layer's next visit: next[e] += weight of the matches whose successor used e, soon[e]
-    // += weight * 0.9^(h - 1) for the first h in 2 .. 16 of their successors that did.
+    // For the layer's next visit: next[e] += weight of the matches whose successor used e. soon[e]
+    // += weight * 0.9^(h - 1), for the first h in 2 .. 16 of their successors that used e.
     void follow(uint32_t index, float *next, float *soon) const {
         const stream &of = streams_[index];
         const uint64_t *rows = bits_of(layer_);
@@ -139,8 +140,8 @@ public:
         }
     }
 
-    // What the matches used `visits` layer steps after the running one: into[e] += weight. Returns
-    // the weight of the matches that know.
+    // Adds what the matches used `visits` layer steps after the running one: into[e] += weight.
+    // Returns the weight of the matches that know it.
     float ahead(uint32_t index, uint32_t visits, float *into) const {
         const stream &of = streams_[index];
         const uint32_t layer = (layer_ + visits) % layers_;
@@ -164,7 +165,7 @@ public:
 private:
     struct stream {
         lane_array<float> scores;  // [16 + rows] by row, after 16 in front
-        uint64_t serial;           // of its last token, 0 before the first
+        uint64_t serial;           // of the stream's last token, 0 before the first
         uint64_t seen;             // newest serial when its scores were last raised
         bool fresh;                // the scores are those of the running token
         best_rows best;
@@ -182,7 +183,7 @@ private:
     // Serials count from 1.
     uint32_t row_of(uint64_t serial) const { return static_cast<uint32_t>((serial - 1) % rows_); }
 
-    // What earlier tokens left in the rows of the running pass, in the layers before `end`.
+    // Clears what earlier tokens left in the rows of the running pass, in the layers before `end`.
     void clear_before(uint32_t end) {
         for (; cleared_ < end; ++cleared_)
             for (uint32_t i = 0; i < recorded_; ++i) {
@@ -205,7 +206,7 @@ private:
     }
 
     void begin_pass(const moorage::step &step) {
-        clear_before(layers_);  // that the pass before did not come to
+        clear_before(layers_);  // layers that the pass before did not reach
         round_ = step.visit / layers_;
         for (const uint32_t stream : pass_streams_) streams_[stream].fresh = false;
         pass_streams_.assign(step.host_streams, step.host_streams + step.token_count);
@@ -231,7 +232,7 @@ private:
         serials_[row] = of.serial = newest_;
     }
 
-    // Scores go from rows to their successors. What the stream has not seen since is worth nothing.
+    // Hands scores on from rows to their successors. Rows that the stream has not seen since get 0.
     void begin_token(stream &of, uint32_t tokens) {
         float *from = of.scores.data() + 16, *to = spare_.data() + 16;
         if (tokens > 1) {
@@ -257,7 +258,7 @@ private:
         of.fresh = true;
     }
 
-    // The matches of the step before are a lower bound to begin with; the newest go first.
+    // The matches of the step before give a first lower bound. The newest rows go first.
     void find(stream &of, const float *scores) {
         const uint64_t last = pass_first_ - 1;  // complete
         const uint64_t count = std::min<uint64_t>(last, with_.window);
@@ -270,7 +271,7 @@ private:
                     row != none_found && serials_[row] <= last && serials_[row] + count > last;
                 bar = std::min(bar, may ? scores[row] : -1);
             }
-            // Equal ones pass: the float below. Scores are 0 or more.
+            // Rows of equal score pass, so take the next smaller float. Scores are 0 or more.
             bar = bar > 0 ? std::bit_cast<float>(std::bit_cast<uint32_t>(bar) - 1) : -1;
         }
         of.best.clear(with_.matches, bar);
@@ -293,18 +294,19 @@ private:
     uint32_t layers_ = 0, experts_ = 0, words_ = 1, padded_ = 0, rows_ = 0, column_words_ = 0;
     uint32_t layer_ = 0;
     uint32_t pass_rows_ = 1, recorded_ = 0;
-    uint32_t cleared_ = 0;  // layers in which the rows of the running pass hold nothing older
+    uint32_t cleared_ = 0;  // layers in which the rows of the running pass hold no older data
     bool plain_ = true;     // one stream: the successor of a row is the next row
     float inverse_sharpness_ = 0;
     float decay_[reach + 1] = {};
     lane_array<uint64_t> bits_;             // [layers][rows][words] experts that a row used
     lane_array<uint32_t> columns_;          // [layers][experts][column words] rows that used it
-    std::vector<uint32_t> before_, after_;  // [rows] of the same stream, or none
-    std::vector<uint64_t> serials_;         // [rows] running number of the token there
-    lane_array<float> spare_;               // scores being made
+    std::vector<uint32_t> before_, after_;  // [rows] neighbours in the same stream, or none
+    std::vector<uint64_t> serials_;         // [rows] running number of the row's token
+    lane_array<float> spare_;               // scores under construction
     std::vector<stream> streams_;
     std::vector<uint32_t> pass_streams_, chosen_;
-    uint64_t round_ = 0, newest_ = 0, pass_first_ = 0;  // serials; the running pass begins there
+    uint64_t round_ = 0, newest_ = 0, pass_first_ = 0;  // serials; pass_first_: first of the
+                                                        // running pass
 };
 
 }  // namespace learning

@@ -1,23 +1,23 @@
 // score.cpp - evicts the expert of the lowest mean gate score over the last steps of its layer.
 //
 // Source: SMoE, Equation 3, Section IV-B. The score S_ij of expert i counts whether i was chosen or
-// not, so experts that nearly were stay as substitutes. The mean is over steps max(1, j - n) .. j
-// of the layer, the running one included: up to n + 1 values. Pinned experts are never taken (the
-// paper's shield). Equal means: the smaller page. An expert of a layer without a step yet has mean
-// 0.
+// not. So experts that were nearly chosen stay as substitutes. The mean is over steps max(1, j - n)
+// .. j of the layer, the running one included: up to n + 1 values. Pinned experts are never taken
+// (the paper's shield). Equal means: the smaller page. An expert of a layer without a step yet has
+// mean 0.
 //
-// Left open by the paper and chosen here: n is 32, where six traces of three models miss least on
-// average, at 25, 50 and 75 % of experts, shared and per layer (24 to 64 differ by 1 %); the
-// candidates are those of the pool that needs room, one layer or all; the tokens of a step count as
-// one value, their mean (or largest, `batch`); prefill steps count like others (`prefill`); texts
-// are not kept apart.
+// The paper leaves these points open. We chose: n is 32, where six traces of three models miss
+// least on average, at 25, 50 and 75 % of experts, shared and per layer (24 to 64 differ by 1 %).
+// The candidates are those of the pool that needs room, one layer or all. The tokens of a step
+// count as one value, their mean, or with `batch` the largest. Prefill steps count like others
+// (`prefill`). Texts are not separated.
 //
-// `score_chosen` is the same where only the weights of the chosen experts are known: they are their
-// scores, and all others have 0.
+// `score_chosen` is the same if only the weights of the chosen experts are known. The weights are
+// their scores, and all other experts have 0.
 //
 // Scores are whole multiples of 2^-50 and sums are exact: nothing drifts, and equal histories tie.
-// Cost: a step O(tokens * experts); a victim O(experts) for layers that changed since they were
-// last looked at, and one comparison for each other layer of the pool.
+// Cost: a step O(tokens * experts); a victim O(experts) for layers that changed since the last
+// look, and one comparison for each other layer of the pool.
 
 #include <moorage/moorage.hpp>
 
@@ -44,7 +44,7 @@ public:
         std::fill(sums_.begin(), sums_.end(), 0);
         std::fill(layers_.begin(), layers_.end(), place{0, 0});
     }
-    // `scores` [experts] of one more step.
+    // Adds the `scores` [experts] of one more step.
     void add(uint32_t layer, const std::vector<uint64_t> &scores) {
         place &at = layers_[layer];
         uint64_t *row = scores_.data() + (size_t{layer} * steps_ + at.next) * experts_;
@@ -61,7 +61,7 @@ public:
     bool below(uint32_t a, uint32_t b) const {
         const uint32_t count_a = layers_[a / experts_].count, count_b = layers_[b / experts_].count;
         if (count_a == count_b) return sums_[a] < sums_[b];
-        // Sums of no steps are 0, whatever they are divided by.
+        // The sum of no steps is 0, whatever it is divided by.
         return wide{sums_[a]} * std::max(count_b, 1u) < wide{sums_[b]} * std::max(count_a, 1u);
     }
 
@@ -124,7 +124,7 @@ public:
         }
         for (const uint32_t page : named_) {
             taken_[page] = 0;
-            least_[page / experts_] = unknown;  // it was looked at without the page
+            least_[page / experts_] = unknown;  // the layer was searched without this page
         }
         named_.clear();
     }
@@ -153,8 +153,8 @@ private:
     static constexpr double one = 1125899906842624;  // 2^50
     static constexpr uint32_t unknown = moorage::none - 1;
 
-    // The layer's page that goes first, or none. Remembered until the layer changes; not while
-    // pinned pages had to be passed over.
+    // The layer's page that is evicted first, or none. Remembered until the layer changes, but not
+    // if pinned pages had to be skipped.
     uint32_t least_in(uint32_t layer) {
         uint32_t &known = least_[layer];
         if (known == moorage::none || (known != unknown && moorage::evictable(state_[known])))
@@ -186,9 +186,9 @@ private:
     uint32_t experts_ = 0, pools_ = 1;
     score_window past_;
     std::vector<uint64_t> now_;    // [expert] scores of the running step
-    std::vector<uint32_t> least_;  // [layer] page that goes first, none, or unknown
+    std::vector<uint32_t> least_;  // [layer] page that is evicted first, none, or unknown
     std::vector<uint8_t> taken_;   // [page] whether it is among named_
-    std::vector<uint32_t> named_;  // by the running call
+    std::vector<uint32_t> named_;  // in the running call
 };
 
 class score : public by_mean_score {

@@ -1,10 +1,10 @@
 // sieve.cpp - SIEVE: a hand sweeps from the oldest load to the youngest past those requested again.
 //
 // Source: SIEVE is Simpler than LRU (NSDI 2024), details as in libCacheSim. A load enters young and
-// unvisited; a hit sets its visited bit and moves nothing; the hand clears visited bits and takes
-// the first expert without one, stays where it was and begins again at the oldest after the
-// youngest. It passes pinned experts and leaves their bits alone. Cost per call: O(experts of the
-// step); a victim amortised O(1): each pass pays for one hit.
+// unvisited. A hit sets its visited bit and moves nothing. The hand clears visited bits, takes the
+// first expert without one and stays there. After the youngest it begins again at the oldest. It
+// passes pinned experts and leaves their bits unchanged. Cost per call: O(experts of the step); a
+// victim amortised O(1): each pass pays for one hit.
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -44,7 +44,7 @@ public:
         for (uint32_t pool = 0; pool < hands_.size(); ++pool) hands_[pool] = lists_.end(pool);
     }
 
-    // on_load clears the bit again, so that only hits count.
+    // on_load clears the bit again, so only hits count.
     void observe(const moorage::step &step) {
         for (const uint32_t expert : step.distinct()) visited_[step.page(expert)] = 1;
     }
@@ -65,7 +65,8 @@ public:
         --used_[pool];
     }
 
-    // The first round clears every bit it meets, so two rounds meet everything that may go.
+    // The first round clears every bit that it meets. So two rounds meet every page that may be
+    // evicted.
     void victims(const moorage::room &room, moorage::pages &out) {
         const uint32_t end = lists_.end(room.pool);
         uint32_t hand = hands_[room.pool];
@@ -94,8 +95,8 @@ private:
     std::vector<uint8_t> visited_;  // [pages]
     std::vector<uint64_t>
         chosen_;  // [pages] the call that named it last, so that none is named twice
-    std::vector<uint32_t> hands_;  // [pools] where the next search begins; the end of the list:
-                                   // at the oldest
+    std::vector<uint32_t> hands_;  // [pools] start of the next search; the end of the list means
+                                   // the oldest
     std::vector<uint32_t> used_;   // [pools]
     uint64_t calls_ = 0;
 };

@@ -1,17 +1,16 @@
-// static.cpp - a content that is decided once and then stays: what is in it is never evicted for
-// demand.
+// static.cpp - a content that is decided once and then stays: demand never evicts it.
 //
-// Baselines place experts before they serve: llama.cpp keeps whole layers on the GPU
-// (`first_layers`), Fiddler the experts that a profile found popular (Kamahori et al., arXiv
-// 2402.07033, Section 3.2: `popular`, or `listed` where the profile was made elsewhere), Pre-gated
-// MoE keeps nothing from one token to the next (`nothing`). The content is named to the host
-// through fill; where experts come by demand, only those that belong are admitted.
+// Some baselines place experts before they serve. llama.cpp keeps whole layers on the GPU
+// (`first_layers`). Fiddler keeps the experts that a profile found popular (Kamahori et al., arXiv
+// 2402.07033, Section 3.2): `popular`, or `listed` if the profile was made elsewhere. Pre-gated MoE
+// keeps nothing from one token to the next (`nothing`). The policy names the content to the host
+// through fill. If experts come by demand, it admits only those that belong to the content.
 //
-// `popular` watches the first `learn_tokens` tokens without keeping anything, then takes the most
-// requested experts (ties: smaller page), as many as there are slots; they come in with their next
-// use. Slots that are still free after as many tokens again go to whoever asks, so that a dispatch
-// which loads while slots are free comes to rest.
-// Cost per call: observe O(experts of the step), and once a sort of all pages; a victim O(slots).
+// `popular` watches the first `learn_tokens` tokens without keeping anything. Then it takes the
+// most requested experts (ties: smaller page), as many as there are slots. They come in with their
+// next use. After as many tokens again, any request may take a slot that is still free. So a
+// dispatch policy that loads while slots are free comes to an end. Cost per call: observe O(experts
+// of the step), and once a sort of all pages; a victim O(slots).
 
 #include <moorage/moorage.hpp>
 
@@ -91,7 +90,7 @@ public:
         return stays || settled;
     }
 
-    // The least wanted go first: for a budget that shrinks, and for what does not belong.
+    // The least wanted pages go first: for a shrinking budget, and for pages that do not belong.
     void victims(const moorage::room &room, moorage::pages &out) {
         going_.clear();
         const uint32_t first = pools_ == 1 ? 0 : room.pool * experts_;
@@ -142,7 +141,7 @@ private:
         for (const uint32_t page : listed_) ++wanted_[pool_of(page)];
     }
 
-    // Never asked for is not popular: such slots stay free for whoever comes.
+    // A page that was never requested is not popular. Its slot stays free for any request.
     void decide() {
         decided_ = true;
         std::sort(order_.begin(), order_.end(), [this](uint32_t a, uint32_t b) {
@@ -152,7 +151,7 @@ private:
         rank();
     }
 
-    // Place of each page among those of its pool.
+    // Computes the place of each page among those of its pool.
     void rank() {
         if (pools_ == 1) {
             for (uint32_t i = 0; i < order_.size(); ++i) ranks_[order_[i]] = i;

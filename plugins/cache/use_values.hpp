@@ -1,17 +1,18 @@
 // use_values.hpp - learns for every expert of every layer how soon it will be used again.
 //
-// The value V of an expert estimates E[discount^(visits of its layer before the next use)] by a
+// The value V of an expert estimates E[discount^(visits of its layer before the next use)]. It is a
 // logistic regression on log-odds of use rates: decayed with half-lives of 2, 8, 32 and 128 visits,
-// over all visits, in the running request, and what the policy adds ("extras", chances of use). The
-// rates enter as differences of neighbours and the extras as differences to the rate of half-life
-// 32: nearly orthogonal inputs, so one weight vector for all layers and plain Adam suffice. At each
-// visit the values of the visit before are corrected towards 1 if the expert was used now, else
-// towards discount * V of now (TD learning).
+// over all visits, in the running request, and chances of use that the policy adds ("extras").
+// Rates enter as differences of neighbours, extras as differences to the rate of half-life 32.
+// These inputs are nearly orthogonal, so one weight vector for all layers and plain Adam suffice.
+// At each visit the values of the visit before are corrected: towards 1 if the expert was used now,
+// else towards discount * V of now (TD learning).
 //
-// A visit by several streams counts an expert once, whichever of them used it: what matters to the
-// cache is that somebody will. What is a stream's own (rates in its request, extras) is joined as
-// the chance that at least one of them uses the expert. A visit with more tokens than streams is a
-// prefill: it counts as that many visits with the mean use, and teaches nothing.
+// Use rates belong to the cache. A visit by several streams counts an expert once, whichever stream
+// used it, because the cache only needs to know that some stream will. Request rates and extras
+// belong to a stream. They are joined as the chance that at least one stream uses the expert. A
+// visit with more tokens than streams is a prefill. It counts as that many visits with the mean
+// use, and teaches nothing.
 //
 // Cost per visit: one pass of about 25 operations a feature over the layer's experts, O(1) else.
 #pragma once
@@ -27,7 +28,7 @@ namespace learning {
 class stream_groups {
 public:
     struct group {
-        uint32_t stream, tokens, last;  // last: index of its last token in the step
+        uint32_t stream, tokens, last;  // last: index of the group's last token in the step
         uint64_t request;
     };
 
@@ -52,7 +53,7 @@ public:
     std::span<const group> all() const { return groups_; }
 
 private:
-    std::vector<uint32_t> places_;  // [streams] of the step being gathered
+    std::vector<uint32_t> places_;  // [streams] for the step being gathered
     std::vector<group> groups_;
 };
 
@@ -63,7 +64,7 @@ public:
 
     struct options {
         float discount, learning_rate;
-        uint32_t extras;  // 1 (the request) and the policy's own
+        uint32_t extras;  // 1 (the request) and the policy's own extras
     };
 
     void activate(const moorage::limits &limits, const lane_kernels &lanes, const options &with) {
@@ -84,7 +85,7 @@ public:
         gradient_.assign(16 * features_max);
         double root = 0.5;
         for (uint32_t halvings = 1, rate = 0; rate < rate_count; ++halvings) {
-            root = std::sqrt(root);  // 2^(-1 / 2^halvings), alike on every machine
+            root = std::sqrt(root);  // 2^(-1 / 2^halvings), the same on every machine
             if (halvings % 2 == 1) keep_[rate++] = static_cast<float>(root);
         }
     }
@@ -108,7 +109,8 @@ public:
         moment_left_ = square_left_ = 1;
     }
 
-    // Rates with what this step used. Then for each stream join_extra, then learn.
+    // Updates the rates with the uses of this step. Then call join_extra for each stream, then
+    // learn.
     void count(const moorage::step &step, std::span<const stream_groups::group> groups) {
         const auto streams = static_cast<uint32_t>(groups.size());
         layer_ = step.layer;
@@ -140,7 +142,7 @@ public:
         streams_ = streams;
     }
 
-    // The rate in the request of one stream; `first` of the step.
+    // The rate in the request of one stream; `first`: the first stream of the step.
     void join_request(const moorage::step &step, const stream_groups::group &group, bool first) {
         const size_t place = size_t{group.stream} * layers_ + layer_;
         request &of = requests_[place];
@@ -205,7 +207,7 @@ private:
         uint64_t id;
         float visits;
     };
-    // Layer's block: rates, counts, values, features; [padded] each.
+    // A layer's block: rates, counts, values, features; [padded] each.
     float *of(uint32_t layer) { return state_.data() + size_t{layer} * fields * padded_; }
     float *counts_of(uint32_t layer) { return of(layer) + size_t{rate_count} * padded_; }
     float *features_of(uint32_t layer) { return of(layer) + size_t{rate_count + 2} * padded_; }
@@ -217,7 +219,7 @@ private:
         return result;
     }
 
-    // One step of Adam against the mean gradient over the layer's experts, in one fixed order.
+    // One step of Adam against the mean gradient over the layer's experts, in a fixed order.
     void descend() {
         constexpr double keep_moment = 0.98, keep_square = 0.999, tiny = 1e-8;
         moment_left_ *= keep_moment;

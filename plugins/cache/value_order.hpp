@@ -2,11 +2,11 @@
 //
 // In a shared cache the page with the greatest
 //     (1 - V) / (V (1 - discount)) + position * D / layers
-// goes: the first term is the expected number of visits without use, D the number of layer steps
-// until the expert's layer comes up again (1 .. layers). Within a layer only V decides, so each
-// layer has one candidate, looked for again only after something of the layer changed. In a cache
-// of one layer the least V goes. Ties: the smallest page of a layer, then the layer that is
-// furthest. Cost: O(layers + experts of a layer) a victim.
+// is evicted. The first term is the expected number of visits without use. D is the number of layer
+// steps until the expert's layer comes up again (1 .. layers). Within a layer only V decides. So
+// each layer has one candidate, and the order looks for a new one only after something in the layer
+// changed. In a cache of one layer the least V is evicted. Ties: the smallest page of a layer, then
+// the furthest layer. Cost: O(layers + experts of a layer) a victim.
 #pragma once
 
 #include "use_values.hpp"
@@ -34,7 +34,7 @@ public:
         layer_ = 0;
     }
 
-    // The pins of the layer before end, this one's values change.
+    // The pins of the layer before end, and the values of this layer change.
     void visit(uint32_t layer) {
         candidates_[layer_].fresh = false;
         candidates_[layer].fresh = false;
@@ -65,12 +65,12 @@ public:
         }
     }
 
-    // What the order goes by: the visits for which an expert of this value, whose layer comes up in
-    // `steps` layer steps, is expected to be of no use.
+    // The key of the order: the number of visits for which an expert is expected to be of no use,
+    // if it has this value and its layer comes up in `steps` layer steps.
     float wait(float value, uint32_t steps) const {
         return visits(value) + position_ * static_cast<float>(steps);
     }
-    // Of the page that would go next from a pool; below 0: there is none.
+    // The wait of the page that a pool would evict next; below 0: there is none.
     float longest_wait(uint32_t pool, use_values &values) {
         candidates_[layer_].fresh = false;  // pins may have come or gone
         const uint32_t layer = shared_ ? furthest(values) : pool;
@@ -113,7 +113,7 @@ private:
         return true;
     }
 
-    // The layer whose candidate goes first, furthest layers first.
+    // The layer whose candidate is evicted first, furthest layers first.
     uint32_t furthest(use_values &values) {
         uint32_t best = none_found;
         float most = -1;
@@ -137,7 +137,7 @@ private:
     float discount_ = 0, position_ = 0;
     std::vector<candidate> candidates_;  // [layers]
     std::vector<uint8_t> taken_;         // [pages] named in the running call
-    std::vector<uint32_t> named_;        // those
+    std::vector<uint32_t> named_;        // the named pages
 };
 
 }  // namespace learning

@@ -1,24 +1,26 @@
-// balance.cpp - absent experts from both ends of a list sorted by score: the best are loaded, the
-// lowest computed on the CPU, so that both sides end at about the same time.
+// balance.cpp - loads the best-scored absent experts and computes the lowest on the CPU.
 //
-// Source: SMoE, Algorithm 2 and Equation 4, Section V-A. Whoever is behind gets the next expert: if
-// T_load <= T_CPU the best one left is loaded, else the CPU takes the lowest one left; T_load grows
-// by C_load, T_CPU by C_CPU. Read as printed, equality loads, so a single absent expert is always
-// loaded, however much faster the CPU is. `exact` replaces the rule by the optimum of Equation 4:
-// of all ways to load the n best-scored and compute the others, the first in max(n C_load,
-// rest C_CPU), ties to the larger n, as loads also serve the cache.
+// Source: SMoE, Algorithm 2 and Equation 4, Section V-A. Absent experts are taken from both ends of
+// a list sorted by score, so that both sides end at about the same time. The side that is behind
+// gets the next expert: if T_load <= T_CPU, the best one left is loaded, else the CPU takes the
+// lowest one left. T_load grows by C_load, T_CPU by C_CPU. As printed, equality loads. So a single
+// absent expert is always loaded, however much faster the CPU is. `exact` replaces the rule by the
+// optimum of Equation 4. Among all ways to load the n best-scored experts and compute the others,
+// it takes the least max(n C_load, rest C_CPU). Ties go to the larger n, because loads also serve
+// the cache.
 //
-// Neither looks at the cache: with a CPU fast enough to end before one load does, the optimum loads
-// nothing, ever, and a cache that began empty stays so. With `fill` at least as many of the
-// best-scored are loaded as the cache of the layer has free slots, as in `cost` and `hybrimoe`; the
-// paper does not say how its cache comes to be full.
+// Neither rule looks at the cache. If the CPU ends before one load does, the optimum never loads
+// anything, and an empty cache stays empty. With `fill`, at least as many of the best-scored
+// experts are loaded as the layer's cache has free slots, as in `cost` and `hybrimoe`. The paper
+// does not say how its cache becomes full.
 //
-// C_load and C_CPU are means over the last p transfers and the last p runs on the CPU (`window`),
-// as measured; until there is one, over the prices of the step's absent experts. Sums are whole
-// nanoseconds and means are compared as fractions, so nothing is rounded. Resident experts stay on
-// the GPU; what this host's memory lacks goes to the nearest server, outside of the balance. Order:
-// both of these, then loads by score, then the CPU's as it took them. Equal scores: the smaller
-// expert first. Cost per call: O(n log n) of the absent experts.
+// C_load and C_CPU are means over the last p measured transfers and the last p measured runs on the
+// CPU (`window`). Before the first one, they are means over the prices of the step's absent
+// experts. Sums are whole nanoseconds and means are compared as fractions, so nothing is rounded.
+// Resident experts stay on the GPU. Experts that this host's memory lacks go to the nearest server,
+// outside of the balance. Order: both of these, then loads by score, then the CPU's experts as it
+// took them. Equal scores: the smaller expert first. Cost per call: O(n log n) of the absent
+// experts.
 
 #include <moorage/moorage.hpp>
 
@@ -131,7 +133,7 @@ public:
 
 private:
     void sort(const moorage::items &items) {
-        if (!items.host_scores) return;  // the host names the best first
+        if (!items.host_scores) return;  // no scores: the host already names the best first
         const auto score = [&](uint32_t i) {
             return items.host_scores[i] >= 0 ? items.host_scores[i] : 0.0f;  // not a number: 0
         };
@@ -141,7 +143,7 @@ private:
         });
     }
 
-    // C_load and C_CPU, both times the product of their counts.
+    // Sets C_load and C_CPU, both times the product of their counts.
     void set_prices(const moorage::items &items) {
         uint64_t load_sum = loads_.sum(), cpu_sum = runs_.sum();
         uint32_t load_count = loads_.count(), cpu_count = runs_.count();
@@ -159,7 +161,7 @@ private:
         cpu_ = wide{cpu_sum} * load_count;
     }
 
-    // Algorithm 2: how many are loaded.
+    // Algorithm 2: returns how many experts are loaded.
     uint32_t two_ends(uint32_t count) const {
         uint32_t loaded = 0, computed = 0;
         while (loaded + computed < count) {

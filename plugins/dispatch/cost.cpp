@@ -1,13 +1,13 @@
-// cost.cpp - each absent expert goes where it alone is done sooner: loaded to the GPU, on the CPU,
-// or on a server that has it.
+// cost.cpp - each absent expert goes where it alone is done first: GPU, CPU or a server.
 //
-// The choice per expert is Fiddler's: time to load and compute it on the GPU against time to
-// compute it on the CPU; a remote server that has it is one more place of that kind, the nearest of
-// several. A tie loads, then computes on the CPU. Waiting for earlier experts of the step is not
-// weighed. A load also fills the cache, which the comparison does not see: with `keep` at 1 it has
-// to be faster by itself; above 1 it may take that many times as long. While the cache of the layer
-// has free slots, an absent expert is loaded whatever it costs (`fill`). What this host's memory
-// lacks goes to the nearest server. Cost per call: O(items x servers that have it).
+// The choice per expert is Fiddler's: the time to load and compute it on the GPU against the time
+// to compute it on the CPU. A remote server that has it is a third place; among several servers it
+// is the nearest one. A tie loads, then computes on the CPU. The policy does not weigh the wait for
+// earlier experts of the step. A load also fills the cache, which the comparison does not see. With
+// `keep` at 1 a load must be faster by itself; above 1 it may take that many times as long. While
+// the layer's cache has free slots, an absent expert is loaded whatever it costs (`fill`). Experts
+// that this host's memory lacks go to the nearest server. Cost per call: O(items x servers that
+// have it).
 
 #include <moorage/moorage.hpp>
 

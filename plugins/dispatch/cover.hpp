@@ -1,11 +1,12 @@
-// cover.hpp - which servers compute a set of items: the choice that takes least.
+// cover.hpp - chooses the servers that compute a set of items in the least time.
 //
-// Called one after another: the least sum of T over the called servers, exact up to 12 items, by
-// the cheapest server of every subset and the cheapest partition into subsets (T of two subsets on
-// one server is never less than T of both together, so a server that occurs twice costs nothing).
-// Called at once: the least maximum of T and of those the least sum, exact up to 8 items, over the
-// servers one by one. More items: one by one in the order given, each where its server is done
-// first, or adds least. Equal choices: as found, servers ascending, larger subsets first.
+// Calls one after another: the least sum of T over the called servers, exact up to 12 items. It
+// takes the cheapest server of every subset and the cheapest partition into subsets. T of two
+// subsets on one server is never less than T of both together, so a server that occurs twice costs
+// nothing. Calls at once: the least maximum of T, then the least sum, exact up to 8 items, over the
+// servers one by one. More items are placed one by one in the given order. Each goes where its
+// server is done first, or adds least. Equal choices: as found, servers ascending, larger subsets
+// first.
 //
 // Cost for n items and s servers that have some: O(s 2^n + 3^n); at once O(s 3^n) at worst.
 #pragma once
@@ -57,8 +58,8 @@ private:
         }
     }
 
-    // Calls each(server, has) for the servers at `distances` that have some of `wanted`, ascending;
-    // `has` are bits of positions. part_ns() then tells T of any of its parts.
+    // Calls each(server, has) for the servers at `distances` that have some of `wanted`, ascending.
+    // `has` are bits of positions. part_ns() then gives T of any part of them.
     template <class Each>
     void for_servers(const moorage::items &items, std::span<const uint32_t> wanted,
                      uint32_t distances, Each each) {
@@ -103,8 +104,8 @@ private:
                 best_server_[part] = server;
             }
         });
-        // The subset that has the set's first item, then the least for what is left. What is left
-        // never has the first item of all.
+        // The subset with the set's first item, then the least for the rest. The rest never has the
+        // very first item.
         least_ns_[0] = 0;
         for (uint32_t set = 2; set <= full; ++set) {
             if ((set & 1) != 0 && set != full) continue;
@@ -129,7 +130,7 @@ private:
     void least_maximum(const moorage::items &items, std::span<const uint32_t> wanted,
                        uint32_t distances, std::span<uint32_t> where) {
         const uint32_t full = (1u << wanted.size()) - 1;
-        // Sets descend, so that what is read is still without the server.
+        // Sets descend, so the values that are read do not include the server yet.
         std::fill_n(least_ns_.begin(), full + 1, moorage::never);
         least_ns_[0] = 0;
         for_servers(items, wanted, distances, [&](uint32_t, uint32_t has) {
@@ -149,7 +150,7 @@ private:
         for (size_t i = 0; i < wanted.size(); ++i)
             where[wanted[i]] = served_by_[full][i];
     }
-    // Takes the part on the server and the rest as it was, where that is the least sum so far.
+    // Puts the part on the server and leaves the rest, if that is the least sum so far.
     void improve(uint32_t set, uint32_t part, uint32_t server, uint64_t limit_ns) {
         const uint64_t rest_ns = least_ns_[set ^ part];
         if (rest_ns == moorage::never || part_ns(part) > limit_ns ||
@@ -161,15 +162,15 @@ private:
             served_by_[set][static_cast<size_t>(std::countr_zero(left))] = server;
     }
 
-    // Of a subset that no server has whole; no sum reaches it.
+    // For a subset that no server has completely. No sum reaches it.
     static constexpr uint64_t unserved_ns = uint64_t{1} << 62;
 
-    // By set of positions in the wanted items. Of the server at hand: its T, in two parts.
+    // By set of positions in the wanted items. T of the current server, in two parts.
     std::vector<uint64_t> part_once_ns_, part_more_ns_;
     std::vector<uint64_t> best_ns_;  // the least T of any server
     std::vector<uint32_t> best_server_;
     std::vector<uint64_t> least_ns_;
-    std::vector<uint32_t> choice_;  // of the least sum: the part with the first item
+    std::vector<uint32_t> choice_;  // for the least sum: the part with the first item
     std::vector<std::array<uint32_t, parallel_max>> served_by_;
     calls calls_;
 };

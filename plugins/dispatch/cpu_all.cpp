@@ -1,9 +1,8 @@
-// cpu_all.cpp - absent experts are computed on the CPU; the cache fills up once and then stays as
-// it is.
+// cpu_all.cpp - computes absent experts on the CPU; the cache fills once and then stays as it is.
 //
-// While the cache of the layer has free slots an absent expert is loaded into one (`fill`); after
-// that nothing is loaded on demand, as with a static split between GPU and CPU. What this host's
-// memory lacks goes to the nearest server. Cost per call: O(items).
+// While the layer's cache has free slots, an absent expert is loaded into one (`fill`). After that,
+// nothing is loaded on demand, as with a static split between GPU and CPU. Experts that this host's
+// memory lacks go to the nearest server. Cost per call: O(items).
 
 #include <moorage/moorage.hpp>
 

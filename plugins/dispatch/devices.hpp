@@ -1,5 +1,4 @@
-// devices.hpp - several devices that share the experts: the one of an item, and times kept for
-// each.
+// devices.hpp - for several devices that share the experts: the device of an item, times of each.
 #pragma once
 
 #include <moorage/moorage.hpp>

@@ -1,17 +1,18 @@
 // freetoken.cpp - divides the absent experts between link and CPU so that both end together.
 //
-// Source: FreeToken (arXiv 2608.16157; its hybrid decode). Of m absent experts q* m are loaded and
-// the rest is computed on the CPU, where q* = B_P / B_H: B_P is what the link brings, B_H what the
-// CPU's kernel reads when it is alone. As loads take their bytes from the same memory, the CPU has
-// B_H - B_P beside them, so the two ends meet at q*. The number loaded is the integer next to q* m
-// whose slower side is the shorter; of two alike the smaller. Experts that were asked for most
-// recently are loaded first (ties: as they stand in the step), for they are worth keeping.
+// Source: FreeToken (arXiv 2608.16157; its hybrid decode). Of m absent experts, q* m are loaded and
+// the rest is computed on the CPU. q* = B_P / B_H, where B_P is the bandwidth of the link and B_H
+// the bandwidth of the CPU's kernel when it is alone. Loads take their bytes from the same memory.
+// So beside them the CPU has B_H - B_P, and the two ends meet at q*. The policy tries the integers
+// next to q* m and takes the one with the shorter slower side; of two equal ones the smaller. The
+// most recently requested experts are loaded first, because they are worth keeping. Ties: as they
+// stand in the step.
 //
-// In times of one expert, q* = cpu_ns / load_ns, taken over the step's absent experts; `fraction`
-// replaces the calibration by a given q*. While the cache of the layer has free slots, as many
-// absent experts are loaded at least (`fill`), for where q* m rounds to nothing the cache would
-// stay empty: FreeToken's own is filled by the prompt. What this host's memory lacks goes to the
-// nearest server and is none of the m. Cost per call: O(items log items).
+// In times of one expert, q* = cpu_ns / load_ns, taken over the step's absent experts. `fraction`
+// sets q* instead of this calibration. While the layer's cache has free slots, at least as many
+// absent experts are loaded (`fill`). Otherwise the cache would stay empty if q* m rounds to
+// nothing. FreeToken fills its own cache by the prompt. Experts that this host's memory lacks go to
+// the nearest server and are not among the m. Cost per call: O(items log items).
 
 #include <moorage/moorage.hpp>
 
@@ -51,7 +52,7 @@ public:
         std::fill(before_.begin(), before_.end(), 0);
     }
 
-    // Remembers when the step's experts were last asked for before it.
+    // Remembers the last request of the step's experts before this step.
     void observe(const moorage::step &step) {
         for (const uint32_t expert : step.distinct()) {
             uint64_t &last = last_[step.page(expert)];
@@ -88,7 +89,7 @@ public:
     }
 
 private:
-    // How many of the absent experts are loaded, given what all of them cost.
+    // Returns how many of the absent experts are loaded, given the cost of all of them.
     uint32_t split(uint64_t load_ns, uint64_t cpu_ns) const {
         const auto count = static_cast<double>(absent_.size());
         double share = given_;
@@ -108,7 +109,7 @@ private:
     const bool fill_;
     const moorage::residency *view_ = nullptr;
     std::vector<uint64_t> last_;    // [pages] step of the last request, from 1
-    std::vector<uint64_t> before_;  // [experts] of the running step's, before it
+    std::vector<uint64_t> before_;  // [experts] step of the last request before the running step
     std::vector<uint32_t> absent_;
 };
 

@@ -15,7 +15,8 @@ public:
     void activate(const moorage::limits &) {}
     void reset() {}
 
-    // What cannot be loaded runs on the server that takes least; the order stays as it comes.
+    // An expert that cannot be loaded runs on the server that takes least. The order stays as it
+    // comes.
     uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
                     std::span<uint32_t>) {
         for (uint32_t i = 0; i < items.count; ++i) {

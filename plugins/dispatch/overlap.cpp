@@ -1,20 +1,19 @@
-// overlap.cpp - computes absent experts where they are done soonest, and loads behind what the CPU
-// computes.
+// overlap.cpp - computes absent experts where they end first, and loads those of the CPU behind.
 //
-// Three devices work at one time: the GPU on what is resident, the link on what is loaded, the CPU
-// on what is computed there. Absent experts are taken largest work first; each goes to the side
-// where it would end sooner, given what that side has taken already: loading waits for demand loads
-// before it and for the GPU, the CPU for what it was given before (list scheduling; Graham 1969).
-// Then resident experts move to the CPU, the last first, as long as the layer ends sooner for it
-// (`help`): on a host with a fast CPU it is idle otherwise. So far it is what several engines do
-// (Fiddler, HybriMoE, SMoE's balance) with another order.
+// Three devices work at one time: the GPU on resident experts, the link on loads, the CPU on its
+// own experts. Absent experts are taken largest work first. Each goes to the side where it would
+// end first, given the work that the side has already (list scheduling; Graham 1969). A load waits
+// for earlier demand loads and for the GPU. The CPU waits for its earlier experts. Then resident
+// experts move to the CPU, the last first, as long as the layer then ends earlier (`help`).
+// Otherwise a fast CPU would be idle. Several engines do this with another order (Fiddler,
+// HybriMoE, SMoE's balance).
 //
-// What they leave open is how the cache learns from experts that the CPU computed: either they are
-// never cached, or a load is waited for. Here they are brought behind (MOORAGE_AND_LOAD), as
-// long as the link has no more than `behind` loads waiting, and the cache's `admit` has the last
-// word. With `behind` 0 nothing is; while the cache has free slots, an absent expert is loaded at
-// once (`fill`). What this host's memory lacks goes to the nearest server. Where several devices
-// share the experts, each item waits for the link and the queue of its own. Cost per call:
+// These engines leave open how the cache learns from experts that the CPU computed. They never
+// cache them, or wait for a load. Here such experts are loaded behind (MOORAGE_AND_LOAD), as long
+// as at most `behind` loads wait for the link. The cache's `admit` has the last word. With `behind`
+// 0 nothing is loaded behind. While the cache has free slots, an absent expert is loaded at once
+// (`fill`). Experts that this host's memory lacks go to the nearest server. If several devices
+// share the experts, each item waits for the link and the queue of its own device. Cost per call:
 // O(items^2) at worst.
 
 #include <algorithm>
@@ -77,8 +76,8 @@ public:
             order[place++] = i;
             gpu_ns[devices::of(items, i)] += items.host_gpu_ns[i];
         }
-        // What weighs most is spread first; equal ones stay in order. A heap sort would do for
-        // prefill, but there items differ little and are nearly in order.
+        // The heaviest items are spread first; equal ones stay in order. A heap sort would be
+        // faster for prefill, but there items differ little and are nearly in order.
         for (size_t n = 1; n < absent_.size(); ++n)
             for (size_t at = n;
                  at > 0 && items.host_cpu_ns[absent_[at]] > items.host_cpu_ns[absent_[at - 1]];
@@ -120,7 +119,7 @@ private:
         uint64_t arrives_ns, gpu_ns;
     };
 
-    // A GPU's end when resident experts take it so long, loaded ones after them.
+    // When a GPU ends if resident experts take it that long, with the loaded ones after them.
     uint64_t gpu_end_ns(uint32_t device, uint64_t residents_ns) const {
         for (const load &one : loads_)
             if (one.device == device)
@@ -142,7 +141,7 @@ private:
             const uint64_t cpu_then_ns = cpu_ns + items.host_cpu_ns[i];
             if (std::max(devices::longest(then_ns), cpu_then_ns) >=
                 std::max(devices::longest(gpu_ns), cpu_ns)) {
-                // It may be another device that ends last.
+                // Another device may end last.
                 if (devices::count(items) == 1) return;
                 continue;
             }

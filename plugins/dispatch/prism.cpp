@@ -1,18 +1,18 @@
-// prism.cpp - what the GPU lacks is computed by the server that lets the step end first.
+// prism.cpp - servers compute what the GPU lacks, so that the step ends first.
 //
-// Source: Prism, Section III-A: a server computes what is resident and calls another for the rest;
-// which of several holders it calls is left open, and so is a load instead of a call. Here absent
-// experts are taken one by one, most tokens first (ties: smaller expert), each to the place that
-// would be done with it first, given what went there before (list scheduling; Graham 1969). Places
-// are the servers that have it, T = once + the sum of what each item adds, and this host's own GPU
-// where the expert can be loaded: after the loads before it and after what the GPU has by then.
-// Ties: the own GPU, then the smaller server.
+// Source: Prism, Section III-A. A server computes its resident experts and calls another server for
+// the rest. The paper leaves open which of several holders it calls, and whether it may load
+// instead of calling. Here absent experts are taken one by one, most tokens first (ties: smaller
+// expert). Each goes to the place that would be done with it first, given what went there before
+// (list scheduling; Graham 1969). The places are the servers that have it, with T = once + the sum
+// of what each item adds, and this host's own GPU if the expert can be loaded. The GPU starts after
+// earlier loads and after its other work. Ties: the own GPU, then the smaller server.
 //
-// Where servers are called one after another (MOORAGE_ITEMS_SERIAL) they are one place: a call adds
-// the least that any holder would add, and in the end those that are called are chosen so that the
-// sum is the least there is (cover.hpp). `load` = never keeps the cache as it was placed: only what
-// no server has is loaded. Cost per call: O(items x servers that have it x servers called), serial
-// ones as cover.hpp says.
+// If servers are called one after another (MOORAGE_ITEMS_SERIAL), they are one place. A call adds
+// the least that any holder would add. In the end the called servers are chosen for the least sum
+// (cover.hpp). `load` = never keeps the cache as it was placed: only experts that no server has are
+// loaded. Cost per call: O(items x servers that have it x servers called); serial calls as
+// cover.hpp says.
 
 #include "cover.hpp"
 
@@ -80,7 +80,7 @@ public:
     }
 
 private:
-    // When the calls are done that the entry's is one of.
+    // When all calls are done that the entry belongs to.
     uint64_t call_ns(const moorage::items &items, uint32_t entry, bool serial) const {
         const remote::calls::change then = calls_.with(items, entry);
         return serial ? calls_.total_ns() + then.adds_ns() : then.after_ns;

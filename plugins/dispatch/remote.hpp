@@ -1,8 +1,8 @@
-// remote.hpp - the servers that have an absent expert, and what calling them takes.
+// remote.hpp - the servers that have an absent expert, and the times of calls to them.
 //
 // A server that computes several items of a step takes T = the largest of their `once` + the sum of
-// their (remote - once), as dispatch.h says. Servers are called at once, so that the step waits for
-// the largest T, or one after another (MOORAGE_ITEMS_SERIAL), so that it waits for their sum.
+// their (remote - once), as dispatch.h says. If servers are called at once, the step waits for the
+// largest T. If they are called one after another (MOORAGE_ITEMS_SERIAL), it waits for the sum.
 #pragma once
 
 #include <algorithm>
@@ -23,12 +23,12 @@ inline entries of(const moorage::items &items, uint32_t item) {
     return {items.host_remote_first[item], items.host_remote_first[item + 1]};
 }
 
-// Whether GPU and CPU of this host can compute the item: it is here or can be brought.
+// Whether GPU or CPU of this host can compute the item: it is here or can be loaded.
 inline bool runs_here(const moorage::items &items, uint32_t item) {
     return items.host_missing[item] == 0 || items.host_load_ns[item] != moorage::never;
 }
 
-// The entry that takes least for the item alone, ties the smaller server; none where there is none.
+// The entry with the least time for the item alone; ties: smaller server. None if there is none.
 inline uint32_t nearest(const moorage::items &items, uint32_t item) {
     uint32_t best = moorage::none;
     const entries all = of(items, item);
@@ -38,21 +38,21 @@ inline uint32_t nearest(const moorage::items &items, uint32_t item) {
     return best;
 }
 
-// Where an item goes that does not run here. Its own device where nobody has it: no advice would
-// help.
+// The device of an item that does not run here. Its own device if no server has it: no advice would
+// help then.
 inline uint32_t nearest_device(const moorage::items &items, uint32_t item) {
     const uint32_t entry = nearest(items, item);
     return entry == moorage::none ? items.own(item) : items.host_remote_devices[entry];
 }
 
-// Sets of distances: of (1 << MOORAGE_DISTANCE_*).
+// A set of distances is a mask of (1 << MOORAGE_DISTANCE_*).
 inline constexpr uint32_t any_distance = ~0u;
 inline bool within(const moorage::items &items, uint32_t entry, uint32_t distances) {
     const uint32_t distance = items.host_devices[items.host_remote_devices[entry]].distance;
     return (distances >> std::min<uint32_t>(distance, MOORAGE_DISTANCE_CLOUD) & 1) != 0;
 }
 
-// An entry's time in its two parts, neither above 13 days, so that sums stay in 64 bits.
+// An entry's time in two parts. Neither is above 13 days, so sums stay in 64 bits.
 inline constexpr uint64_t longest_ns = uint64_t{1} << 50;
 inline uint64_t once_ns(const moorage::items &items, uint32_t entry) {
     return std::min(items.host_once_ns[entry], longest_ns);
@@ -62,7 +62,7 @@ inline uint64_t more_ns(const moorage::items &items, uint32_t entry) {
     return all > once ? std::min(all - once, longest_ns) : 0;
 }
 
-// Servers as they are called, item by item.
+// The calls so far, item by item.
 class calls {
 public:
     void reserve(uint32_t items) { calls_.reserve(items); }
@@ -70,10 +70,10 @@ public:
         calls_.clear();
         total_ns_ = 0;
     }
-    // What all calls take together.
+    // The time of all calls together.
     uint64_t total_ns() const { return total_ns_; }
 
-    // T of the entry's server, without its item and with it.
+    // T of the entry's server, without the item and with it.
     struct change {
         uint64_t before_ns, after_ns;
         uint64_t adds_ns() const { return after_ns - before_ns; }
@@ -98,8 +98,8 @@ public:
         calls_.push_back({items.host_remote_devices[entry], once, more});
     }
 
-    // The entry whose server would be done first with the item; where servers are called one after
-    // another, the one that adds least. Ties: smaller server. None where no distance fits.
+    // The entry whose server would be done first with the item. If servers are called one after
+    // another, the entry that adds least. Ties: smaller server. None if no distance fits.
     uint32_t best(const moorage::items &items, uint32_t item, uint32_t distances) const {
         const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
         uint64_t least_ns = moorage::never;
@@ -125,7 +125,7 @@ private:
     uint64_t total_ns_ = 0;
 };
 
-// Order in which items are placed one by one: most tokens first, ties the smaller expert.
+// Order in which items are placed one by one: most tokens first, ties by smaller expert.
 inline void sort_by_tokens(const moorage::items &items, std::vector<uint32_t> &list) {
     std::sort(list.begin(), list.end(), [&](uint32_t a, uint32_t b) {
         if (items.host_tokens[a] != items.host_tokens[b])

@@ -1,15 +1,16 @@
-// slim.cpp - absent experts are sought at the own server, then at the others, then in the cloud.
+// slim.cpp - looks for absent experts at the own server, at other servers, then in the cloud.
 //
-// Source: SlimCaching, Section III-C: a token looks for an expert at the user itself, at the user's
-// server, at the other servers and finally in the cloud, and takes the first stop that has it, even
-// where a later one were cheaper. Which of several holders at one stop serve is chosen so that the
-// layer takes least (Equation 7 and the sentence before it): the least sum over the called servers
-// where they are called one after another, as in the paper, else the least maximum and of those the
-// least sum. Exact up to 12 and 8 experts (cover.hpp), beyond it the experts go one by one, most
-// tokens first (ties: smaller expert), each where it adds least.
+// Source: SlimCaching, Section III-C. A token looks for an expert at the user, at the user's
+// server, at the other servers and in the cloud, in this order. It takes the first stop that has
+// it, even if a later one is cheaper. Among several holders at one stop, those serve for which the
+// layer takes least (Equation 7 and the sentence before it). If servers are called one after
+// another, as in the paper, that is the least sum over the called servers. Otherwise it is the
+// least maximum, then the least sum. The choice is exact up to 12 and 8 experts (cover.hpp). Beyond
+// that the experts go one by one, most tokens first (ties: smaller expert), each where it adds
+// least.
 //
-// The paper loads nothing. What no server has, the cloud included, is loaded where that is
-// possible. Cost per call: O(items x servers that have it), and for each stop as cover.hpp says.
+// The paper loads nothing. Experts that neither a server nor the cloud has are loaded if possible.
+// Cost per call: O(items x servers that have it), and for each stop as cover.hpp says.
 
 #include "cover.hpp"
 

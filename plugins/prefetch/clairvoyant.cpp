@@ -1,11 +1,11 @@
-// clairvoyant.cpp - fetches what will be asked for: what a perfect prediction would be worth.
+// clairvoyant.cpp - fetches future requests: the value of a perfect prediction.
 //
-// A yardstick, not a method: it needs the future of the trace, as the cache policy belady does,
-// whose slots it fills. Whenever the link would fall idle it orders, of the absent experts that a
-// load begun now is in time for (link_pace.hpp), the one that is asked for first, into a slot of
-// the cache. That is greedy, so a better use of the same knowledge may be faster;
-// configs/papers/beyond has a bound that none is. Cost per call: a look-up of the future for every
-// absent expert.
+// This is a yardstick, not a method. It needs the future of the trace, like the cache policy
+// belady, whose slots it fills. Whenever the link would be idle, it orders one expert into a slot
+// of the cache. It chooses among the absent experts that a load begun now would reach in time
+// (link_pace.hpp), and takes the one that is requested first. That is greedy, so a better use of
+// the same knowledge may be faster. configs/papers/beyond has a bound that nothing exceeds. Cost
+// per call: a look-up of the future for every absent expert.
 
 #include <moorage/moorage.hpp>
 

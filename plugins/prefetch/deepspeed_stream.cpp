@@ -1,11 +1,10 @@
 // deepspeed_stream.cpp - streams layer after layer: all experts of the next layer, in their order.
 //
-// The way of DeepSpeed-Inference with offloaded parameters (Aminabadi et al., SC 2022; the baseline
-// of SMoE, Section VI-A): whole layers are brought to the GPU in the order of the model, each while
-// the one before computes, whatever the gate will choose, and a layer begins when all of it is
-// there. The transfer buffer should take two layers: `[memory] buffer_experts` of twice the experts
-// of a layer.
-// Cost per call: O(experts of a layer).
+// DeepSpeed-Inference with offloaded parameters works like this (Aminabadi et al., SC 2022; the
+// baseline of SMoE, Section VI-A). It loads whole layers to the GPU in the order of the model, each
+// while the one before computes, whatever the gate will choose. A layer begins when all of it is
+// there. The transfer buffer should hold two layers: set `[memory] buffer_experts` to twice the
+// experts of a layer. Cost per call: O(experts of a layer).
 
 #include <moorage/moorage.hpp>
 

@@ -1,10 +1,9 @@
-// link_pace.hpp - when a load that is ordered now would arrive, and for which layer that is in
-// time.
+// link_pace.hpp - when a load ordered now would arrive, and for which layer that is in time.
 //
 // For policies that order loads into slots (MOORAGE_PLACE_SLOT), a few at a time and as late as the
-// link allows: a later step knows more. Steps are foreseen at the pace of about the last 64, loads
-// to take what one alone does; both are off where a machine's memory is contended, and put right by
-// what has arrived. Several links count as one.
+// link allows, because a later step knows more. Future steps are expected at the pace of about the
+// last 64 steps. Loads are expected to take the time of a single load. Both are wrong if a
+// machine's memory is contended; arrived loads correct them. Several links count as one.
 #pragma once
 
 #include <moorage/moorage.hpp>
@@ -14,7 +13,7 @@
 
 class link_pace {
 public:
-    // No more than `waiting` loads under way or waiting for the link. `state`: of all pages.
+    // At most `waiting` loads are under way or wait for the link. `state`: of all pages.
     void activate(size_t waiting, const uint32_t *state) {
         waiting_ = waiting;
         state_ = state;
@@ -26,8 +25,8 @@ public:
         pace_ns_ = 0;
     }
 
-    // A step is being planned; its demand keeps the link busy for `backlog_ns`, and the next layer
-    // is routed in `window_ns`.
+    // Begins the planning of a step. Its demand keeps the link busy for `backlog_ns`. The next
+    // layer is routed in `window_ns`.
     void begin(uint64_t now_ns, uint64_t backlog_ns, uint64_t window_ns) {
         if (now_ns_ != 0) pace_ns_ += (static_cast<double>(now_ns - now_ns_) - pace_ns_) / 64;
         now_ns_ = now_ns;
@@ -38,13 +37,13 @@ public:
         if (under_way_.empty()) busy_until_ns_ = 0;
         busy_until_ns_ = std::max(busy_until_ns_, now_ns + backlog_ns);
     }
-    // Whether the link would be idle before the next step unless something is ordered.
+    // Whether the link would be idle before the next step if nothing is ordered.
     bool idles() const {
         if (under_way_.empty()) return true;
         const auto busy_ns = static_cast<double>(busy_until_ns_ - now_ns_);
         return under_way_.size() < waiting_ && busy_ns <= pace_ns_;
     }
-    // How many layer steps ahead the first is that a load in time for it can be ordered now.
+    // How many layer steps ahead the first one is that a load ordered now reaches in time.
     uint64_t first_in_time(uint64_t load_ns) const {
         const uint64_t arrives_ns = busy_until_ns_ - now_ns_ + load_ns;
         if (arrives_ns <= window_ns_) return 1;

@@ -1,10 +1,10 @@
 // next_gate.cpp - fetches the experts that the next layer's gate is predicted to choose.
 //
-// The prediction is the next layer's router applied to this layer's activations
-// (mixtral-offloading, Pre-gated MoE and MoEpic use the same signal), from the model or recorded in
-// a trace. Best predicted first, at most `experts` of them; what is resident or under way is
-// skipped by the host and does not count. With `fit_window`, only as many as the link can bring
-// before the next layer is routed. Cost per call: O(experts of a layer).
+// The prediction applies the next layer's router to this layer's activations (mixtral-offloading,
+// Pre-gated MoE and MoEpic use the same signal). It comes from the model or from a trace. The best
+// predicted come first, at most `experts` of them. The host skips experts that are resident or
+// under way; they do not count. With `fit_window`, the policy orders only as many as the link can
+// load before the next layer is routed. Cost per call: O(experts of a layer).
 
 #include <moorage/moorage.hpp>
 

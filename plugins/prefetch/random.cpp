@@ -1,9 +1,9 @@
 // random.cpp - fetches uniformly random experts of the next layer, whatever is predicted.
 //
-// Source: MoEpic, section 4.4, "w/o SP": what is left of a speculative prefetch without its
-// prediction. Like MoEpic's it brings the bottom where the top is cached and else the whole expert,
-// as many as the transfer buffer takes; the host stops them when the layer is routed. Draws come
-// from the host's random service. Cost per call: O(experts of a layer) at worst.
+// Source: MoEpic, section 4.4, "w/o SP": a speculative prefetch without its prediction. Like
+// MoEpic's, it loads the bottom if the top is cached, else the whole expert, as many as the
+// transfer buffer takes. The host stops them when the layer is routed. Random numbers come from the
+// host's random service. Cost per call: O(experts of a layer) at worst.
 
 #include <moorage/moorage.hpp>
 
@@ -32,7 +32,7 @@ public:
     void reset() { std::iota(experts_.begin(), experts_.end(), 0u); }
     uint32_t horizon() { return 1; }
 
-    // The first places of a random permutation, made only as far as it is needed.
+    // The first places of a random permutation, made only as far as needed.
     void plan(const moorage::step &, const moorage::forecast &forecast, moorage::orders &orders) {
         if (forecast.target_count == 0) return;
         const auto count = static_cast<uint32_t>(experts_.size());
@@ -48,7 +48,7 @@ public:
 private:
     moorage::host host_;
     const uint32_t *state_ = nullptr;
-    std::vector<uint32_t> experts_;  // a permutation: any order is as good to start from
+    std::vector<uint32_t> experts_;  // a permutation; any order is a good start
 };
 
 }  // namespace

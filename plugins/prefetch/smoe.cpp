@@ -1,17 +1,16 @@
 // smoe.cpp - fetches only those experts of the next layer that are predicted to be top-score.
 //
-// Source: SMoE, Sections IV-A (C4: top-score experts first) and IV-C. Of each token, the experts
-// predicted to be chosen whose score is at least (1 + alpha) times the (k+1)-th predicted one; the
-// rest is left to the router's substitution, so alpha is the router's. All tokens together, best
-// score of any token first, equal ones by the smaller expert, as many as the buffer has room for;
-// what is resident or on its way is passed over.
+// Source: SMoE, Sections IV-A (C4: top-score experts first) and IV-C. For each token, it takes the
+// experts that are predicted to be chosen and whose score is at least (1 + alpha) times the
+// (k+1)-th predicted score. The router's substitution handles the rest, so use the router's alpha.
+// All tokens together: best score of any token first, equal ones by the smaller expert, as many as
+// the buffer has room for. Experts that are resident or on their way are skipped.
 //
-// Where the source predicts token by token that is used; where only lists merged over a batch are
-// known, the merged list is read as one token's. Without scores, or with too few predictions to
-// tell the (k+1)-th, all predicted top-k count as top-score. What the prediction is made from is up
-// to the source; `from_resident` asks for the paper's: the shared and the resident experts of this
-// layer, the next layer's attention, its gate. Cost per call: O(tokens * k), and
-// sorting what is found.
+// If the source predicts token by token, the policy uses that. If it only has lists merged over a
+// batch, the merged list is read as one token's. Without scores, or without a (k+1)-th prediction,
+// all predicted top-k count as top-score. The source decides what it predicts from. `from_resident`
+// asks for the paper's input: the shared and the resident experts of this layer, the next layer's
+// attention, its gate. Cost per call: O(tokens * k), plus sorting the result.
 
 #include <moorage/moorage.hpp>
 
@@ -90,7 +89,7 @@ private:
         const double least = known ? (1 + alpha_) * static_cast<double>(scores[k]) : 0;
         for (size_t rank = 0; rank < k; ++rank) {
             if (known && scores[rank] < least) break;
-            // Without scores the rank stands in for one.
+            // Without scores the rank replaces the score.
             float score = 1 / static_cast<float>(rank + 1);
             if (!scores.empty()) score = scores[rank] > 0 ? scores[rank] : 0;
             float &best = best_[experts[rank]];
@@ -104,7 +103,7 @@ private:
     const bool from_resident_;
     const uint32_t *state_ = nullptr;
     std::vector<float> best_;    // [expert] best score among tokens for which it is top-score
-    std::vector<uint32_t> top_;  // experts with one
+    std::vector<uint32_t> top_;  // experts with a best score
 };
 
 }  // namespace

@@ -1,15 +1,15 @@
-// hobbit.cpp - HOBBIT's rule: an absent expert of little weight comes in the second, smaller
-// version, one of next to none not at all. Lossy.
+// hobbit.cpp - HOBBIT's rule: loads absent experts of little weight in a smaller version. Lossy.
 //
-// Source: HOBBIT (arXiv 2411.01433), token-level dynamic expert loading. Of each token's experts,
-// best first, the unimportance of one is the share of the row's weight that those before it hold:
-// 0 of the first. Up to t1 an absent expert is loaded in the model's own version, up to t2 in the
-// second one, beyond it is left out. What is here costs no load, so it is taken as it is: an expert
-// in the first version, whatever its share; one in the second where that would do, or in place of
-// being left out. What is on its way counts as here.
+// Source: HOBBIT (arXiv 2411.01433), token-level dynamic expert loading. Take each token's experts,
+// best first. The unimportance of an expert is the share of the row's weight that the experts
+// before it hold; it is 0 for the first. Up to t1, an absent expert is loaded in the model's own
+// version. Up to t2, it is loaded in the second, smaller one. Beyond t2, it is left out. Experts
+// that are here need no load, so the policy uses them as they are. It uses the first version
+// whatever the share. It uses the second version if that would do, or instead of leaving the expert
+// out. An expert on its way counts as here.
 //
-// Where experts have one version only, t1 changes nothing: what is up to t2 is loaded in that. The
-// cost in likelihood stands in the report (`moorage eval`). Cost per call: O(tokens * k).
+// If experts have only one version, t1 changes nothing: experts up to t2 are loaded in that
+// version. The report gives the cost in likelihood (`moorage eval`). Cost per call: O(tokens * k).
 #define MOORAGE_MINOR_NEEDED 1
 #include <moorage/moorage.hpp>
 

@@ -1,23 +1,22 @@
-// smoe.cpp - the expert-cache router: a low-score expert that is absent gives way to one that is
-// there and scores nearly as well. Lossy.
+// smoe.cpp - the expert-cache router: resident experts replace absent low-score ones. Lossy.
 //
-// Source: SMoE, Algorithm 1, Table II, Equation 1, Sections IV-A and IV-B. Of each token, with E_a
-// the model's own choice and S the score that just missed it, the (k+1)-th:
-//   low          of E_a: S <= score < (1 + alpha) S; the others of E_a are top-score
+// Source: SMoE, Algorithm 1, Table II, Equation 1, Sections IV-A and IV-B. For each token, let E_a
+// be the model's own choice and S the score that just missed it, the (k+1)-th:
+//   low          in E_a: S <= score < (1 + alpha) S; the others of E_a are top-score
 //   inside       resident, or a top-score expert of any token of the batch (it will be computed)
-//   substitutes  not of E_a: (1 - alpha) S < score <= S, and inside
-// Low experts that are inside stay. Of the other low ones, as many as there are substitutes give
-// way, the lowest score first, to the substitutes of highest score. Equal scores: the smaller
-// expert counts as the higher. So alpha = 0 is the model's own choice, order included, and a
-// substitute never scores above what it stands for.
+//   substitutes  not in E_a: (1 - alpha) S < score <= S, and inside
+// Low experts that are inside stay. Among the other low ones, as many as there are substitutes give
+// way. The lowest score goes first, and the substitutes of highest score come in. Equal scores: the
+// smaller expert counts as the higher. So alpha = 0 is the model's own choice, order included. A
+// substitute never scores above the expert that it replaces.
 //
-// Some models choose by more than the gate score (limits on groups of experts, corrections), so S
-// is read as the largest score outside E_a that is not above the lowest of E_a: of a plain top-k
-// the (k+1)-th score. An expert that the model passed over in spite of its score is never taken.
+// Some models choose by more than the gate score (limits on groups of experts, corrections). So S
+// is the largest score outside E_a that is not above the lowest of E_a. For a plain top-k this is
+// the (k+1)-th score. An expert that the model passed over despite its score is never taken.
 //
-// Weights are left to the host, which applies the model's own rule to the experts chosen. Arrived
-// prefetches count as resident, experts in flight do not; of a split expert, `resident` tells which
-// part is asked for. Cost per call: O(tokens * experts).
+// The host sets the weights: it applies the model's own rule to the chosen experts. Arrived
+// prefetches count as resident, experts in flight do not. For a split expert, `resident` says which
+// part must be there. Cost per call: O(tokens * experts).
 
 #include <moorage/moorage.hpp>
 
@@ -73,7 +72,7 @@ public:
     }
 
 private:
-    static constexpr float no_score = -1;  // nothing is below E_a: nothing is low
+    static constexpr float no_score = -1;  // nothing is below E_a, so nothing is low
 
     bool is_resident(uint32_t state) const {
         const uint32_t arrived =
@@ -83,8 +82,8 @@ private:
         return whole_ ? segments == MOORAGE_WHOLE : segments != 0;
     }
 
-    // S of the token; leaves in outside_ the scores of the experts not chosen, and for the chosen
-    // ones a value below every score.
+    // Returns S of the token. Leaves the scores of the experts outside the choice in outside_, and
+    // for the chosen ones a value below every score.
     float score_below(const moorage::step &step, uint32_t token) {
         const std::span<const float> scores = step.gate_scores(token);
         float *outside = outside_.data();
@@ -135,7 +134,7 @@ private:
         std::sort(absent_.begin(), absent_.end(), higher);
         std::sort(substitutes_.begin(), substitutes_.end(), higher);
         absent_.erase(absent_.begin(), absent_.end() - static_cast<std::ptrdiff_t>(count));
-        // Those that stay keep their order; no substitute scores above any of them.
+        // The experts that stay keep their order. No substitute scores above any of them.
         uint32_t kept = 0;
         for (uint32_t rank = 0; rank < own.size(); ++rank) {
             if (std::find(absent_.begin(), absent_.end(), own[rank]) != absent_.end()) continue;

@@ -1,7 +1,7 @@
 // topk.cpp - the model's own choice: the k experts of highest gate score, untouched. Lossless.
 //
-// How a model picks its top-k (groups, biases, thresholds) belongs to the model; the step brings
-// the outcome, and this policy repeats it. Cost per call: O(tokens * k).
+// The rule for the top-k (groups, biases, thresholds) belongs to the model. The step brings the
+// result, and this policy repeats it. Cost per call: O(tokens * k).
 
 #include <moorage/moorage.hpp>
 

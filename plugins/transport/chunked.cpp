@@ -1,7 +1,6 @@
-// chunked.cpp - transfers in pieces of a fixed size, so that demand overtakes prefetch between
-// pieces.
+// chunked.cpp - sends transfers in pieces of a fixed size, so demand overtakes prefetch.
 //
-// A demand load waits for at most one piece of a prefetch. The price is the link's constant per
+// A demand load waits for at most one piece of a prefetch. The cost is the link's constant per
 // piece. Cost per call: O(1) amortised.
 
 #include <moorage/moorage.hpp>

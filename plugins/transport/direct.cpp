@@ -1,4 +1,4 @@
-// direct.cpp - one transfer after the other, whole: demand first, then the others in their order.
+// direct.cpp - sends one whole transfer after the other: demand first, then the others in order.
 //
 // A prefetch under way is not interrupted; a demand load waits for its end. Cost per call: O(1)
 // amortised.

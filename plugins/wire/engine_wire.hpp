@@ -1,4 +1,4 @@
-// engine_wire.hpp - the calls of a wire, handed on to an engine that is made when it is opened.
+// engine_wire.hpp - hands the calls of a wire on to an engine, which `open` creates.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace wire {
 
-// Settings: what the parameters say, filled by the policy; Engine is made of them and the limits.
+// Settings: the values of the parameters, filled by the policy. Engine is made from them and the
+// limits.
 template <class Engine, class Settings>
 class engine_wire {
 public:

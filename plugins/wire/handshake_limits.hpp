@@ -1,5 +1,5 @@
-// handshake_limits.hpp - how many connections may be there, be made at one time and within a
-// second: a bucket of turns that fills at handshakes_per_s.
+// handshake_limits.hpp - limits for connections: open ones, begun at one time, begun in a second.
+// A bucket of turns fills at handshakes_per_s.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,13 @@ public:
     explicit handshake_limits(const moorage_wire_limits &of)
         : of_(of), turns_(of.handshakes_per_s) {}
 
-    // Why no more than the `open` that are there may be; empty: one more may.
+    // Why no connection may be added to the `open` ones; empty: one more may.
     std::string refuses(size_t open) const {
         if (open < of_.connections_max) return {};
         return limit(of_.connections_max, " connections are there, the most it has");
     }
-    // Why none may begin now, with `open` that are there and `being_made`; empty: one does.
+    // Why no handshake may begin now, with `open` connections and `being_made` handshakes. Empty:
+    // one may, and it takes a turn.
     std::string refuses(size_t open, size_t being_made) {
         if (std::string why = refuses(open + being_made); !why.empty()) return why;
         if (being_made >= of_.handshakes_max)
@@ -30,7 +31,7 @@ public:
         return limit(of_.handshakes_per_s,
                      " connections were made within a second, the most it makes");
     }
-    // False: as many have begun within a second as may.
+    // Returns false if the limit of begun handshakes in a second is reached.
     bool take_turn() {
         const auto now = clock::now();
         const double rate = of_.handshakes_per_s;

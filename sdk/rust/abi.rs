@@ -1,7 +1,7 @@
 // abi.rs - structs, constants and ids of the C headers in Rust; moorage.rs includes it.
 //
-// Field by field as in sdk/include/moorage: a test compares this file with sdk/abi/layout_2_1.txt.
-// The headers say what everything means. Ids end with a NUL.
+// The fields are those of sdk/include/moorage. A test compares this file with
+// sdk/abi/layout_2_1.txt. The headers explain every field. Ids end with a NUL.
 
 macro_rules! mirror {
     ($(struct $name:ident { $($field:ident : $type:ty),* $(,)? })*) => {$(

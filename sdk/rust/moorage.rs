@@ -1,4 +1,4 @@
-// moorage.rs - the C ABI for policies in Rust, and a thin layer that keeps panics on this side.
+// moorage.rs - the C ABI for policies in Rust, and a thin layer that stops panics at the border.
 //
 // rustc 1.63 or newer, standard library only. A policy library includes it by path:
 //
@@ -10,9 +10,10 @@
 //
 // implements Policy and the traits of its kinds, and ends with
 // moorage_policy!("org.example.mine", "0.1.0", Mine, [OBSERVER, CACHE]);
-// Optional calls are traits of their own (Admit, OnLoad, ...): what is not implemented is left to
-// the host. Slices are borrowed for the call. A panic in create is its failure; in any other call it
-// ends the process, and the host tells which policy panicked, in which call and step, and its text.
+// Optional calls are traits of their own (Admit, OnLoad, ...). The host does without a call that is
+// not implemented. Slices are borrowed for the call. A panic in create makes create fail. A panic
+// in any other call ends the process. The host then names the policy, the call and the step, and
+// prints the panic's text.
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
@@ -25,7 +26,7 @@ include!(concat!(env!("MOORAGE_SDK"), "/rust/views.rs"));
 include!(concat!(env!("MOORAGE_SDK"), "/rust/order.rs"));
 include!(concat!(env!("MOORAGE_SDK"), "/rust/replay.rs"));
 
-// A string literal as the ABI wants it.
+// A string literal with a final NUL, as the ABI requires.
 macro_rules! text {
     ($literal:expr) => { concat!($literal, "\0").as_ptr() as *const std::os::raw::c_char };
 }
@@ -65,7 +66,8 @@ impl Setup<'_> {
     }
 }
 
-// Results being written into an array of the host; what goes beyond its capacity is dropped.
+// Results that the policy writes into an array of the host. Results beyond its capacity are
+// dropped.
 pub struct Pages<'a> { data: &'a mut [u32], count: usize }
 impl Pages<'_> {
     pub fn push(&mut self, page: u32) {
@@ -81,31 +83,31 @@ impl Orders<'_> {
     pub fn push(&mut self, page: u32, segments: u32) {
         self.push_to(page, segments, MOORAGE_PLACE_BUFFER);
     }
-    // To MOORAGE_PLACE_*.
+    // Orders a load into `place`: MOORAGE_PLACE_*.
     pub fn push_to(&mut self, page: u32, segments: u32, place: u8) {
         if self.full() { return; }
         self.segments[self.pages.count] = segments as u8;
         self.places[self.pages.count] = place;
         self.pages.push(page);
     }
-    // The layer of target 0 waits for all that was ordered for it.
+    // The layer of target 0 waits for all orders for it.
     pub fn complete(&mut self) { *self.flags |= MOORAGE_ORDERS_COMPLETE as u32; }
     pub fn full(&self) -> bool { self.pages.full() }
     pub fn len(&self) -> usize { self.pages.len() }
 }
-// A budget being planned: both arrays are [layers] and hold what is in force.
+// A budget plan. Both arrays are [layers] and come filled with the values in force.
 pub struct Plan<'a> {
     pub slots: &'a mut [u32],
     pub split: &'a mut [f32],
-    pub gain_ns: f64, // expected gain per token over what is in force; 0: unknown
+    pub gain_ns: f64, // expected gain per token over the plan in force; 0: unknown
 }
 
-// Every policy. activate takes all memory, within the limits; calls of a step take none.
+// Every policy. activate allocates all memory, within the limits. Calls of a step allocate none.
 pub trait Policy: Sized + 'static {
     const ABOUT: About;
-    // Bit i: parameter i is meant to be equal in all policies of this name (module.h).
+    // Bit i: parameter i should be equal in all policies of this name (module.h).
     const METHOD_PARAMS: u32 = 0;
-    // The least minor version of the ABI that it works with.
+    // The least minor version of the ABI that the policy works with.
     const MINOR_NEEDED: u32 = 0;
     fn create(setup: &Setup) -> Result<Self, String>;
     fn activate(&mut self, limits: &moorage_limits) -> Result<(), String>;
@@ -116,8 +118,9 @@ pub trait Observer: Policy {
     fn observe(&mut self, step: &moorage_step);
 }
 pub trait Router: Policy {
-    // Arrays of the result, [tokens, k]. Returns the tokens routed; 0: the model's choice stands.
-    // Whether weights are renormalised where the type says so (moorage_route.flags).
+    // select gets the arrays of the result, [tokens, k]. It returns the number of routed tokens, or
+    // 0 to keep the model's choice. ROUTE_FLAGS says whether weights are renormalised
+    // (moorage_route.flags).
     const ROUTE_FLAGS: u32 = 0;
     fn select(&mut self, step: &moorage_step, experts: &mut [u32], weights: &mut [f32],
               classes: &mut [u8]) -> u32;
@@ -135,18 +138,18 @@ pub trait OnEvict: Cache {
     fn on_evict(&mut self, page: u32, cause: i32);
 }
 pub trait Fill: Cache {
-    // As victims, for what is to fill the free slots.
+    // Like victims, for pages that fill the free slots.
     fn fill(&mut self, room: &moorage_room, out: &mut Pages);
 }
 pub trait Hold: Cache {
     fn hold(&mut self, page: u32) -> bool;
 }
 pub trait GiveUp: Cache {
-    // As victims, for what is to go though nobody wants its room.
+    // Like victims, for pages to evict although no load needs their room.
     fn give_up(&mut self, room: &moorage_room, out: &mut Pages);
 }
 pub trait Budget: Policy {
-    // True applies the plan.
+    // Returns true to apply the plan.
     fn plan(&mut self, request: &moorage_budget_request, out: &mut Plan) -> bool;
 }
 pub trait Interval: Budget {
@@ -161,15 +164,15 @@ pub trait Predict: Prefetch {
                scores: &mut [f32]) -> u32;
 }
 pub trait Prediction: Prefetch {
-    // MOORAGE_FROM_*: what the source is to predict from.
+    // MOORAGE_FROM_*: the input that the source predicts from.
     fn prediction(&mut self) -> u32;
 }
 pub trait PrefetchOutcome: Prefetch {
     fn outcome(&mut self, outcome: &moorage_prefetch_outcome);
 }
 pub trait Dispatch: Policy {
-    // One device per item, and the items in the order to take them. Returns the items, or 0: all
-    // stays as it comes filled, on the item's own.
+    // Sets one device per item, and the order in which to take the items. Returns the number of
+    // items, or 0 to keep both as they come: each item on its own device.
     fn assign(&mut self, step: &moorage_step, items: &moorage_items, devices: &mut [u32],
               order: &mut [u32]) -> u32;
 }
@@ -180,23 +183,23 @@ pub trait Transport: Policy {
     fn submit(&mut self, transfer: &moorage_transfer);
     fn cancel(&mut self, id: u32);
     fn promote(&mut self, id: u32, cause: i32);
-    // Transfer and bytes of the next piece for an idle link.
+    // Transfer and bytes of the next piece, for an idle link.
     fn next(&mut self, link: u32) -> Option<(u32, u64)>;
 }
 pub trait Placement: Policy {
-    // Pushes the copies of the plan; a text where no plan exists.
+    // Pushes the copies of the plan. Returns a text if no plan exists.
     fn plan(&mut self, cluster: &moorage_cluster, demand: &moorage_demand, current: &[moorage_copy],
             copies: &mut Copies) -> Result<(), String>;
 }
 pub trait Adopt: Placement {
-    // Left out: the host's rule, Prism's Eq. 4.
+    // If it is not implemented, the host applies Prism's Eq. 4.
     fn adopt(&mut self, movement: &moorage_move) -> bool;
 }
 pub trait Facts: Policy {
-    // Fills facts about the run, or the last plan, returns how many; names are text!("...").
+    // Fills facts about the run or the last plan and returns their number. Names are text!("...").
     fn facts(&mut self, out: &mut [moorage_fact]) -> u32;
 }
-// A plan being made: copies in any order, none twice.
+// The copies of a plan, in any order and without duplicates.
 pub struct Copies<'a> { data: &'a mut [moorage_copy], count: usize }
 impl Copies<'_> {
     pub fn push(&mut self, expert: u32, device: u32) {
@@ -309,9 +312,9 @@ thunks! {
     }
 }
 
-// Calls that a policy may leave out are traits of their own, so that the table holds those that the
-// type implements and null for the others. For a known type, Found::<Mine>::ADMIT is the thunk
-// where Mine: Admit, and Absent's None where not.
+// Optional calls are traits of their own. The table holds the calls that the type implements, and
+// null for the others. For a known type, Found::<Mine>::ADMIT is the thunk if Mine: Admit, else the
+// None of Absent.
 pub struct Found<P>(PhantomData<P>);
 macro_rules! optional {
     ($($name:ident of $trait:ident: ($($arg:ident: $arg_type:ty),*) $(-> $ret:ty)?;
@@ -373,7 +376,8 @@ optional! {
     };
 }
 
-// Which kinds a type implements, likewise: bits, to be compared with the list of moorage_policy!.
+// The kinds that a type implements, found in the same way: bits, compared with the list of
+// moorage_policy!.
 macro_rules! kinds {
     ($($name:ident of $trait:ident = $bit:expr;)*) => {
         pub trait OfNoKind { $(const $name: u32 = 0;)* }
@@ -394,17 +398,17 @@ kinds! {
     IS_WIRE of Wire = 512;
 }
 
-// An instance: the C struct first, so that the host's pointer is ours.
+// An instance. The C struct comes first, so the host's pointer is a pointer to it.
 #[repr(C)]
 pub struct Holder<P> { plugin: moorage_plugin, host: Host, policy: P }
 
-// Text of a panic.
+// The text of a panic.
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
-// Runs `work` on the policy. A panic ends the process: what it would have advised is not known, and
-// nothing else may stand in for it. The host tells who panicked, where, and this text.
+// Runs `work` on the policy. A panic ends the process: the policy's advice is then unknown, and
+// nothing else may replace it. The host prints policy, place and this text.
 unsafe fn guard<P, R>(plugin: *mut moorage_plugin, work: impl FnOnce(&mut P) -> R) -> R {
     let holder = plugin as *mut Holder<P>;
     let host = (*holder).host;
@@ -435,7 +439,7 @@ impl<P: Policy> Holder<P> {
     unsafe extern "C" fn reset(plugin: *mut moorage_plugin) {
         guard::<P, _>(plugin, |p| p.reset())
     }
-    // moorage_module.create for a library of one policy.
+    // moorage_module.create for a library with one policy.
     pub unsafe fn create(
         name: *const c_char, host: *const moorage_host, values: *const moorage_value, count: u32,
         out: *mut *mut moorage_plugin,
@@ -471,7 +475,7 @@ impl<P: Policy> Holder<P> {
     }
 }
 
-// Constant records hold pointers; nothing ever writes through them.
+// Constant records that hold pointers. Nothing ever writes through them.
 pub struct Shared<T>(pub T);
 unsafe impl<T> Sync for Shared<T> {}
 
@@ -536,7 +540,7 @@ macro_rules! kind {
             ..Table::<$policy, moorage_cache>::TABLE
         }
     };
-    // Beside CACHE: the fast path of counting replays, made of its calls.
+    // Beside CACHE: the fast path of counting replays, made from the cache's calls.
     (table REPLAY $policy:ty) => {{
         struct Calls;
         impl Replayed for Calls {
@@ -596,7 +600,7 @@ macro_rules! kind {
     };
 }
 
-// Exports a library of one policy: id, version, type, and the kinds it answers for.
+// Exports a library with one policy: id, version, type and the kinds that it answers for.
 macro_rules! moorage_policy {
     ($id:expr, $version:expr, $policy:ty, [$($kind:ident),+]) => {
         const _: () = {

@@ -1,9 +1,10 @@
-// replay.rs - the fast path of counting replays, made of a policy's own calls. Part of moorage.rs.
+// replay.rs - the fast path of counting replays, made from a policy's own calls. Part of
+// moorage.rs.
 //
-// It does what the host does step by step, with the residency words lent for the call, as replay.hpp
-// does for C++. The host checks every outcome.
+// It does what the host does step by step. The host lends its residency words for the call.
+// replay.hpp does the same for C++. The host checks every outcome.
 
-// The calls of a cache policy, known when this is compiled: moorage_policy! fills it in.
+// The calls of a cache policy, known at compile time. moorage_policy! implements it.
 pub trait Replayed {
     const VICTIMS: unsafe extern "C" fn(*mut moorage_plugin, *const moorage_room, *mut u32) -> u32;
     const OBSERVE: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_step)>;
@@ -102,7 +103,7 @@ impl<C: Replayed> Replayer<C> {
         }
     }
 
-    // Loads a page that is not resident, into a free slot or in the victim's place.
+    // Loads a page that is not resident, into a free slot or into the victim's place.
     unsafe fn load(&self, page: u32, pool: u32, victim: u32, full: bool) -> u32 {
         if full && victim == MOORAGE_NONE { return MOORAGE_REPLAY_BYPASS; }
         let (segments, cause) = (MOORAGE_WHOLE, MOORAGE_DEMAND);

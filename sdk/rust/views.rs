@@ -1,13 +1,14 @@
-// views.rs - what the host lends: its arrays as slices and values, its services. Part of moorage.rs.
+// views.rs - views of what the host lends: arrays as slices and values, services. Part of
+// moorage.rs.
 //
-// Every field host_X of abi.rs has its accessor here or in moorage.rs, under the name X where the
-// struct says enough. Slices are borrowed for the call; an array that the host leaves out is empty.
+// Every field host_X of abi.rs has an accessor here or in moorage.rs. It is called X if the struct
+// tells enough. Slices are borrowed for the call. An array that the host leaves out is empty.
 
-// Borrowed array; a null pointer is the empty one.
+// A borrowed array. A null pointer gives the empty array.
 unsafe fn view<'a, T>(data: *const T, count: usize) -> &'a [T] {
     if data.is_null() { &[] } else { slice::from_raw_parts(data, count) }
 }
-// A row of a matrix of `rows` by `width`; empty where the matrix is null.
+// A row of a matrix of `rows` by `width`. Empty if the matrix is null.
 unsafe fn row<'a, T>(data: *const T, rows: usize, width: usize, index: usize) -> &'a [T] {
     assert!(index < rows);
     if data.is_null() { &[] } else { slice::from_raw_parts(data.add(index * width), width) }
@@ -22,41 +23,41 @@ impl moorage_step {
     pub fn distinct(&self) -> &[u32] {
         unsafe { view(self.host_distinct, self.distinct_count as usize) }
     }
-    // Tokens that chose each of them; empty: one each.
+    // Number of tokens that chose each of them; empty: one each.
     pub fn distinct_tokens(&self) -> &[u32] {
         unsafe { view(self.host_distinct_tokens, self.distinct_count as usize) }
     }
-    // Largest gate score or weight of each of them; empty where the source has none.
+    // Largest gate score or weight of each of them; empty if the source has none.
     pub fn distinct_scores(&self) -> &[f32] {
         unsafe { view(self.host_distinct_scores, self.distinct_count as usize) }
     }
     pub fn chosen(&self, token: usize) -> &[u32] { self.row(self.host_chosen, self.top_k, token) }
-    // Router weights of the chosen; empty where the source has none.
+    // Router weights of the chosen experts; empty if the source has none.
     pub fn weights(&self, token: usize) -> &[f32] { self.row(self.host_weights, self.top_k, token) }
-    // MOORAGE_CLASS_* of the chosen; empty: all top.
+    // MOORAGE_CLASS_* of the chosen experts; empty: all TOP.
     pub fn classes(&self, token: usize) -> &[u8] { self.row(self.host_classes, self.top_k, token) }
-    // Scores of all experts for one token; empty where the source has none.
+    // Scores of all experts for one token; empty if the source has none.
     pub fn gate_scores(&self, token: usize) -> &[f32] {
         self.row(self.host_gate_scores, self.experts, token)
     }
     pub fn predicted(&self) -> &[u32] {
         unsafe { view(self.host_predicted, self.prediction_count as usize) }
     }
-    // Of each token: the running number of its request, and its stream.
+    // For each token: the running number of its request, and its stream.
     pub fn requests(&self) -> &[u64] {
         unsafe { view(self.host_requests, self.token_count as usize) }
     }
     pub fn streams(&self) -> &[u32] {
         unsafe { view(self.host_streams, self.token_count as usize) }
     }
-    // Of the model's vocabulary, and the place in the request; empty where the source has none.
+    // Ids in the model's vocabulary, and positions in the request; empty if the source has none.
     pub fn token_ids(&self) -> &[i32] {
         unsafe { view(self.host_token_ids, self.token_count as usize) }
     }
     pub fn positions(&self) -> &[u32] {
         unsafe { view(self.host_positions, self.token_count as usize) }
     }
-    // What the router saw; empty where nobody asked for it or has it.
+    // The router's input; empty if the policy did not ask for it or this machine does not have it.
     pub fn hidden(&self, token: usize) -> &[f32] {
         self.row(self.host_hidden, self.hidden_size, token)
     }
@@ -71,22 +72,22 @@ impl moorage_residency {
         unsafe { ptr::read_volatile(self.host_state.add(page as usize)) } // the host writes it
     }
     pub fn resident(&self, page: u32) -> bool { self.state(page) & MOORAGE_STATE_RESIDENT != 0 }
-    // Segments that are neither there nor on their way.
+    // Segments that are neither resident nor in flight.
     pub fn missing(&self, page: u32) -> u8 {
         let state = self.state(page);
         !(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT)
             as u8
     }
-    // The memory that loads into this one come from; None: it has everything.
+    // The store that loads into this one come from. None: this store has everything.
     pub fn below(&self) -> Option<&moorage_residency> { unsafe { self.host_below.as_ref() } }
-    // For a policy of that memory: the one that is loaded from it.
+    // For a policy of that store: the store that is loaded from it.
     pub fn above(&self) -> Option<&moorage_residency> { unsafe { self.host_above.as_ref() } }
-    // Holds no slot and is not about to get one in the running step: an order may forget it.
+    // The page holds no slot and gets none in the running step. An order may forget it.
     pub fn departed(&self, page: u32) -> bool {
         let held = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT | MOORAGE_STATE_PINNED;
         self.state(page) & held == 0
     }
-    // In a cache slot (its bytes may still be arriving) and free to go.
+    // The page is in a cache slot, where its bytes may still be arriving, and may be evicted.
     pub fn evictable(&self, page: u32) -> bool {
         let state = self.state(page);
         state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT) != 0
@@ -100,12 +101,12 @@ impl moorage_residency {
         assert!(pool < self.pools);
         unsafe { ptr::read_volatile(self.host_used.add(pool as usize)) }
     }
-    // Share of an expert of the layer that is its first segment.
+    // The first segment's share of an expert of the layer.
     pub fn split(&self, layer: u32) -> f32 {
         assert!(layer < self.layers);
         unsafe { ptr::read_volatile(self.host_split.add(layer as usize)) }
     }
-    // Slots that the pool of `layer` has left.
+    // Free slots in the pool of `layer`.
     pub fn free_slots(&self, layer: u32) -> u32 {
         let pool = if self.pools == 1 { 0 } else { layer };
         self.slots(pool).saturating_sub(self.used(pool))
@@ -124,7 +125,7 @@ impl moorage_limits {
     }
 }
 
-// The host's services. A missing service that is asked for panics, which ends as a failed call.
+// The host's services. Asking for a missing service panics, so the call fails.
 #[derive(Clone, Copy)]
 pub struct Host(pub *const moorage_host);
 impl Host {
@@ -135,12 +136,12 @@ impl Host {
         }
     }
     fn need<T>(&self, id: &'static str) -> &'static T { self.service(id).expect(id) }
-    // From activate on.
+    // Valid from activate on.
     pub fn residency(&self) -> &'static moorage_residency {
         let table = self.need::<moorage_residency_service>(MOORAGE_SERVICE_RESIDENCY);
         unsafe { table.view.and_then(|view| view(self.0).as_ref()).expect("residency") }
     }
-    // None where time is not modelled.
+    // None if time is not modelled.
     pub fn costs(&self) -> Option<&'static moorage_costs> {
         let table = self.service::<moorage_costs_service>(MOORAGE_SERVICE_COSTS)?;
         unsafe { table.view.and_then(|view| view(self.0).as_ref()) }
@@ -154,9 +155,9 @@ impl Host {
     pub fn has_future(&self) -> bool {
         self.service::<moorage_future>(MOORAGE_SERVICE_FUTURE).is_some()
     }
-    // First step after `step` that requests the page, or MOORAGE_NEVER.
+    // The first step after `step` that requests the page, or MOORAGE_NEVER.
     pub fn next_use(&self, page: u32, step: u64) -> u64 { self.next_use_at(page, step).0 }
-    // And the token of that step.
+    // The same, with the token of that step.
     pub fn next_use_at(&self, page: u32, step: u64) -> (u64, u64) {
         let table = self.need::<moorage_future>(MOORAGE_SERVICE_FUTURE);
         let mut token = MOORAGE_NEVER;
@@ -186,7 +187,7 @@ impl Host {
 }
 
 impl moorage_budget_request {
-    // What is in force, [layers].
+    // Values in force, [layers].
     pub fn slots(&self) -> &[u32] { unsafe { view(self.host_slots, self.layers as usize) } }
     pub fn split(&self) -> &[f32] { unsafe { view(self.host_split, self.layers as usize) } }
 }
@@ -201,9 +202,9 @@ impl moorage_forecast {
         if all.is_empty() { return all; }
         &all[offsets[index as usize] as usize..offsets[index as usize + 1] as usize]
     }
-    // Scores of a target's experts; empty where there are none.
+    // Scores of a target's experts; empty if there are none.
     pub fn scores(&self, index: u32) -> &[f32] { self.target_of(self.host_scores, index) }
-    // Of one token for target 0, best first; empty where it is not known.
+    // Of one token for target 0, best first; empty if not known.
     pub fn token_experts(&self, token: u32) -> &[u32] {
         let width = self.token_predictions as usize;
         let all = unsafe {
@@ -229,7 +230,7 @@ impl moorage_forecast {
 impl moorage_items {
     pub fn experts(&self) -> &[u32] { unsafe { view(self.host_experts, self.count as usize) } }
     pub fn tokens(&self) -> &[u32] { unsafe { view(self.host_tokens, self.count as usize) } }
-    // Empty where there are none.
+    // Empty if there are none.
     pub fn scores(&self) -> &[f32] { unsafe { view(self.host_scores, self.count as usize) } }
     pub fn missing(&self) -> &[u8] { unsafe { view(self.host_missing, self.count as usize) } }
     pub fn load_ns(&self) -> &[u64] { unsafe { view(self.host_load_ns, self.count as usize) } }
@@ -240,17 +241,17 @@ impl moorage_items {
     pub fn devices(&self) -> &[moorage_device] {
         unsafe { view(self.host_devices, self.devices as usize) }
     }
-    // Servers that have an item's expert, ascending.
+    // The servers that have an item's expert, ascending.
     pub fn remote_devices(&self, item: usize) -> &[u32] {
         self.remote(self.host_remote_devices, item)
     }
-    // Time of each of them, the way there and back included.
+    // The time of a call to each of them, both ways included.
     pub fn remote_ns(&self, item: usize) -> &[u64] { self.remote(self.host_remote_ns, item) }
-    // What of it is taken once, however many items of the step the server computes.
+    // The part of it that counts once, however many items of the step the server computes.
     pub fn once_ns(&self, item: usize) -> &[u64] { self.remote(self.host_once_ns, item) }
     // Each item's own device.
     pub fn device(&self) -> &[u32] { unsafe { view(self.host_device, self.count as usize) } }
-    // Of each of several GPUs: how long its link is busy, and hidden states there and back.
+    // For each of several GPUs: how long its link is busy, and the time of hidden states both ways.
     pub fn device_backlog_ns(&self) -> &[u64] {
         unsafe { view(self.host_device_backlog_ns, self.gpus as usize) }
     }
@@ -270,8 +271,8 @@ impl moorage_items {
 }
 
 impl moorage_move {
-    // What is saved until the next decision against what loading the added copies and dropping the
-    // removed ones takes.
+    // Whether the savings until the next decision exceed the time to load the added copies and drop
+    // the removed ones.
     pub fn pays(&self) -> bool {
         let saved = (self.remote_per_s_current - self.remote_per_s_candidate) * self.remote_call_s;
         saved * self.interval_s > self.added_s + self.removed_s
@@ -302,7 +303,7 @@ macro_rules! rows {
     )*};
 }
 
-// As placement.h says; those of the cloud are empty where there is none.
+// Fields as in placement.h. Those of the cloud are empty without a cloud.
 impl moorage_cluster {
     arrays! {
         device_server: host_device_server[devices] u32;
@@ -342,20 +343,20 @@ impl moorage_demand {
     rows! {
         home_model: host_home_model[homes, models] f64;
     }
-    // Of all models: one past the last number of an expert.
+    // Experts of all models: one past the last number.
     pub fn experts(&self) -> u32 { self.model_first()[self.models as usize] }
     // How often a token of the home chooses each expert, [experts].
     pub fn frequency(&self, home: u32) -> &[f64] {
         let (homes, experts) = (self.homes as usize, self.experts() as usize);
         unsafe { row(self.host_frequency, homes, experts, home as usize) }
     }
-    // Experts that the home has itself, [experts]; empty: it has none.
+    // 1 for each expert that the home has itself, [experts]; empty: it has none.
     pub fn home_holds(&self, home: u32) -> &[u8] {
         let (homes, experts) = (self.homes as usize, self.experts() as usize);
         unsafe { row(self.host_home_holds, homes, experts, home as usize) }
     }
-    // Groups that a home's tokens call, and the share of its tokens that calls each. Empty where
-    // only frequencies are known.
+    // Groups that a home's tokens call, and the share of its tokens that calls each. Empty if only
+    // frequencies are known.
     pub fn calls(&self, home: u32) -> (&[u32], &[f64]) {
         assert!(home < self.homes);
         if self.calls == 0 { return (&[], &[]); }

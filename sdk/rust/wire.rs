@@ -1,17 +1,17 @@
 // wire.rs - the trait of wires (wire.h) and their table; moorage.rs includes it.
 //
-// `wake` comes from any thread, also while another call runs: so all calls take &self, and what a
-// wire changes lies behind a Mutex or is atomic.
+// `wake` comes from any thread, also while another call runs. So all calls take &self. Keep state
+// that a wire changes behind a Mutex or atomic.
 
 pub trait Wire: Policy + Sync {
     fn open(&self, limits: &moorage_wire_limits) -> Result<(), String>;
-    // Number of the listener, and the address that is bound.
+    // Returns the number of the listener and the bound address.
     fn listen(&self, address: &str) -> Result<(u64, String), String>;
     fn connect(&self, target: &moorage_wire_target) -> Result<u64, String>;
-    // MOORAGE_WIRE_DONE, TAKEN, FULL or GONE; a text where the message is refused.
+    // MOORAGE_WIRE_DONE, TAKEN, FULL or GONE. A text if the message is refused.
     fn send(&self, connection: u64, parts: &[moorage_wire_part], user: u64) -> Result<u32, String>;
-    // Fills events, which are empty ones at first, and returns how many. Texts stay until the next
-    // poll, what is lent until its release.
+    // Fills events, which come empty, and returns their number. Texts stay until the next poll,
+    // lent messages until their release.
     fn poll(&self, events: &mut [moorage_wire_event], wait_ns: u64) -> u32;
     fn wake(&self);
     fn release(&self, message: u64);
@@ -30,7 +30,7 @@ impl moorage_wire_target {
         let all = unsafe { view(self.host_addresses, self.address_count as usize) };
         all.iter().map(|&text| unsafe { text_of(text) }).collect()
     }
-    // Who must answer; "": anybody.
+    // The identity that the peer must prove; "": any peer.
     pub fn identity(&self) -> String { unsafe { text_of(self.host_identity) } }
 }
 impl moorage_wire_part {
@@ -47,7 +47,7 @@ pub const EMPTY_WIRE_EVENT: moorage_wire_event = moorage_wire_event {
     plugin_text: text!(""), count: 0, reserved: 0,
 };
 
-// As guard(), for calls that may come while another one runs.
+// Like guard(), for calls that may come while another one runs.
 unsafe fn guard_shared<P, R>(plugin: *mut moorage_plugin, work: impl FnOnce(&P, Host) -> R) -> R {
     let holder = plugin as *const Holder<P>;
     let host = (*holder).host;

@@ -186,7 +186,7 @@ TEST_CASE("every bundled policy keeps the rules") {
         if (at.path().extension() != ".so") continue;
         CAPTURE(at.path().string());
         const char *limit_s = moorage::test::sanitized ? "600" : "60";
-        // What a plan is worth is not looked at here: joint searches for less long.
+        // This test does not look at a plan's quality. A shorter search of joint is enough.
         const bool joint = at.path().stem() == "joint";
         const auto done = check(quoted(at.path()) + " --timeout " + limit_s +
                                 (joint ? " --param placement.joint.effort=20000" : ""));
@@ -216,7 +216,7 @@ TEST_CASE("every bad policy that is built is expected to fail") {
 
 namespace {
 
-// What `plugins check` and `plugins describe` say of a library's first policy.
+// The calls that `plugins check` and `plugins describe` list for a library's first policy.
 std::string calls_checked(const fs::path &library) {
     const auto done = check(quoted(library) + " --only calls-found");
     for (const json &one : done.report["tests"])
@@ -274,7 +274,8 @@ TEST_CASE("parameters are for the policies of a kind, by name or not") {
     for (const char *wrong : {"cache.half=16", "cache.half_life=-1", "cache.lru.half_life=16",
                               "router.half_life=16", "half_life=16", "cache.half_life"})
         CHECK_MESSAGE(check(lfu + " --only life-cycle --param " + wrong).exit_code == 2, wrong);
-    // What is given reaches the policy, which dies of 0, and the one of random parameters too.
+    // Given parameters reach the policy, which dies of 0. The test of random parameters gets them
+    // too.
     CHECK(check(wants + " --only params-fuzz").exit_code == 1);
     CHECK(check(wants + " --only params-fuzz --param cache.window_tokens=4").exit_code == 0);
     CHECK(check(wants + " --only life-cycle --param cache.window_tokens=4").exit_code == 0);

@@ -135,8 +135,8 @@ TEST_CASE("ids follow the rules: host ids, one revision, never draft, all differ
     CHECK(seen.size() == 18);
 }
 
-// What the host lends to Rust is reached without raw pointers: each array of a struct has its
-// accessor in that struct's impl. What a policy writes is wrapped (Pages, Orders, Plan, route's
+// Rust policies reach the host's arrays without raw pointers. Each array of a struct has an
+// accessor in the impl of that struct. Output goes through wrappers (Pages, Orders, Plan, route's
 // slices).
 TEST_CASE("every array that the host lends has an accessor in Rust") {
     const std::string abi = contents(sdk / "rust/abi.rs"),

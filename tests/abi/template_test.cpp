@@ -170,7 +170,7 @@ TEST_CASE("cache: the parameter of each template changes the order") {
     }
 }
 
-// What a wrapper makes of its own, or leaves to the host, is none of the policy's calls.
+// The list of a policy's calls leaves out calls that the wrapper adds and calls that the host does.
 TEST_CASE("the calls found are those that the source has, in every language") {
     for (const std::string &language : languages()) {
         CAPTURE(language);
@@ -446,8 +446,8 @@ std::vector<int32_t> heard(core::instance &wire, moorage_wire_event *last = null
 
 }  // namespace
 
-// A listens; B of the same network reaches it, C of another does not. Of two messages of 40 bytes
-// one fits into the 64 that A may hold; the other does once the first is released.
+// A listens; B of the same network reaches it, C of another does not. A may hold 64 bytes, so one
+// of two messages of 40 bytes fits. The other fits once the first is released.
 TEST_CASE("wire: one network, one message at a time") {
     for (const std::string &language : languages()) {
         CAPTURE(language);

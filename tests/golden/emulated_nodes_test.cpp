@@ -58,7 +58,7 @@ public:
         const model_config &of = on.of->config();
         trace_recorder recorder(static_cast<uint32_t>(of.moe_layers().size()), of.experts, of.top_k,
                                 0);
-        // What is written, and then its routing as one process scores it.
+        // The written tokens, and then their routing when one process scores them.
         std::vector<model_request> texts = requests_;
         for (model_request &one : texts) {
             for (const auto &[request, id] : on.alone({one}).tokens) one.ids.push_back(id);

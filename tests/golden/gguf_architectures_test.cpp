@@ -119,7 +119,7 @@ private:
             read_row(of, row, {all.data() + size_t{row} * of.columns, of.columns});
         return all;
     }
-    // Of each head the halves of `count` values become neighbours.
+    // In each head, the two halves of `count` values are interleaved.
     std::vector<float> turned(std::vector<float> all, uint32_t heads, size_t width) const {
         if (!permuted()) return all;
         const size_t dim = config_.attention.head_dim;

@@ -17,7 +17,7 @@ using namespace moorage::test;
 
 namespace {
 
-// What float32 sums in any order keep by far; the promised limit is golden_error_max.
+// Sums in float32, in any order, stay far below this. The promised limit is golden_error_max.
 constexpr double error_max = 2e-5;
 constexpr double invariance_max = 1e-4;
 

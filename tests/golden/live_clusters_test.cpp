@@ -33,7 +33,7 @@ using namespace moorage::test;
 
 constexpr uint32_t servers = 3;
 
-// Of each expert the servers that hold it.
+// [expert] -> the servers that hold it.
 using holders = std::vector<std::set<uint32_t>>;
 
 struct outcome {
@@ -83,7 +83,7 @@ scene scene_of(const model &of, uint32_t slots) {
     return made;
 }
 
-// What the cases need of a cluster.
+// The calls of a cluster that the cases need.
 class served_cluster {
 public:
     virtual ~served_cluster() = default;
@@ -272,7 +272,7 @@ struct world {
         for (uint32_t expert = 0; expert < on.pages(); ++expert)
             first[expert].insert(expert % servers);
     }
-    // What each home asks for, less than its server has room for; each of it by another amount.
+    // [home] -> the experts it asks for, fewer than its server has room for. Their amounts differ.
     std::vector<std::set<uint32_t>> drawn(random_stream &draw) const {
         std::vector<std::set<uint32_t>> made(servers);
         for (auto &one : made)
@@ -292,7 +292,7 @@ void ask_for(served_cluster &all, const std::vector<std::set<uint32_t>> &wanted,
         for (const uint32_t expert : wanted[home]) all.ask(home, expert, times * (100 + expert));
 }
 
-// What every kind must do; what was decided.
+// Every kind of cluster must do this. Returns the decisions.
 std::vector<outcome> behaves(const world &with, served_cluster &all) {
     std::vector<outcome> made;
     random_stream draw(23, 0);

@@ -132,7 +132,7 @@ TEST_CASE("a home that dies loses its requests at once, not those of others") {
     };
     const auto outcomes = load_over(hub, plan, requests, options);
     killer.join();
-    // Of the 60 s that an answer may take.
+    // Far less than the 60 s that an answer may take.
     CHECK(known_ns - killed_ns < 1'000'000'000);
     const auto text = alone(on, requests[0].of);
     size_t lost = 0;
@@ -211,7 +211,7 @@ TEST_CASE("a home takes only as many as may wait") {
     serves.join();
     CHECK(refused == 6);
     CHECK(desk.figures().taken == request_desk::waiting_max);
-    // Who asked has gone, so nobody waits for any of them.
+    // The caller has gone, so nobody waits for any of them.
     model_request next;
     CHECK_FALSE(desk.next(next));
     CHECK(desk.figures().cancelled == request_desk::waiting_max);

@@ -109,7 +109,7 @@ inline bool spoil(core::message_bytes &of, const body_place &at, lie how) {
     return true;
 }
 
-// What somebody heard of the one it lied to.
+// The messages that a lying peer received from its victim.
 struct heard {
     bool closed = false;
     core::refusal_reason why = core::refusal_reason::none;  // of a refusal

@@ -22,7 +22,7 @@ const std::vector<model_request> requests = {{{5, 3, 9, 2, 7, 1}, 12, 0}, {{8, 8
 // Sound replies before the fault, so that a deadline is known and short.
 constexpr int sound_replies = 12;
 
-// What becomes of a reply, and which count tells.
+// How a reply is changed, and which count shows it.
 struct fault {
     const char *name;
     int (*change)(said &);
@@ -342,8 +342,8 @@ bool may_be(message_kind kind, lie how) {
     return kind == message_kind::goodbye && how == lie::value;
 }
 
-// Server 1: greets as it should and answers every `asked` with what it is given. What it heard of
-// refusals is there once it has stopped.
+// Server 1: greets as it should and answers every `asked` with what it is given. The refusals that
+// it received can be read once it has stopped.
 class lying_server {
 public:
     lying_server(loop_hub &hub, const node_plan &plan, message_kind asked, message_kind kind,
@@ -351,7 +351,7 @@ public:
         : peer_(hub, plan, 1) {
         REQUIRE(peer_.listen("loop:1"));
         thread_ = std::thread([this, asked, kind, says] {
-            // What was said before it is stopped is heard, too.
+            // It still reads messages that were sent before it was stopped.
             for (int left = 3; left != 0; left -= over_ ? 1 : 0) {
                 const heard now = peer_.hear(20'000'000, [&](const frame &of) {
                     if (of.header.kind == message_kind::hello) peer_.greet(message_kind::welcome);
@@ -376,7 +376,7 @@ private:
     std::thread thread_;
 };
 
-// What server 0 answers to who connects, greets or does not, and says that.
+// The answer of server 0 to a peer that connects, optionally greets, and sends `says`.
 heard told_to(loop_hub &hub, const node_plan &plan, bool greets, message_kind kind,
               const message_bytes &says) {
     lying_peer liar(hub, plan, no_server);
@@ -406,8 +406,8 @@ TEST_CASE("who connects and lies, in whatever message, is refused in words; othe
             CAPTURE(greets);
             if (greets && may_be(kind, how)) continue;
             heard back = told_to(hub, plan, greets, kind, says);
-            // What finds the wire full when the connection ends is not said; the wire is that once
-            // in a while, not twice in a row.
+            // A refusal is not sent if the wire is full when the connection ends. This happens now
+            // and then, but not twice in a row.
             if (back.text.empty()) back = told_to(hub, plan, greets, kind, says);
             CHECK(back.closed);
             // To a refusal there is no answer.

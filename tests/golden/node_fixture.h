@@ -99,7 +99,7 @@ private:
     std::thread thread_;
 };
 
-// What a run writes and scores.
+// The written tokens and the likelihood of a run.
 struct run_result {
     std::vector<std::pair<uint64_t, int32_t>> tokens;
     double nll = 0;

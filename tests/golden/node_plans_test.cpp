@@ -56,7 +56,7 @@ public:
         for (size_t server = 0; server < servers; ++server)
             if (draw_.below(3) != 0) boards[server].post(plan_);
     }
-    // What came to a node that is gone does not come.
+    // Copies that were on their way to a dead node do not arrive.
     void died(uint32_t server) {
         alive[server] = false;
         std::erase_if(plan_.coming, [&](const moving_copy &one) { return one.to == server; });

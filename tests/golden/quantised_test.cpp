@@ -105,9 +105,9 @@ std::vector<std::vector<int32_t>> drawn_prompts(size_t count, size_t length, uin
     return all;
 }
 
-// Of an error that is mostly a router near its threshold few prompts say little: a thousand are
-// taken, and the library's error over the same ones, which `beside_llama --errors --record` kept.
-// Exact arithmetic, which is within 2e-6, stands for float64.
+// Most of the error comes from routers near their threshold, so a few prompts say little. The test
+// takes a thousand. The library's error over the same prompts was recorded by `beside_llama
+// --errors --record`. Exact arithmetic stands for float64; it is within 2e-6.
 void check_fast_against_record(const model &of, size_t prompts, double library) {
     thread_pool fast_pool(2, arithmetic::fast), exact_pool(2);
     cpu_model_limits limits;

@@ -56,7 +56,7 @@ struct rotations_golden {
                                 static_cast<uint32_t>(greedy.size()) - given});
         return requests;
     }
-    // Of the token at `position` of a text of scored_texts() or written_texts().
+    // The logits at `position` in a text of scored_texts() or written_texts().
     std::span<const float> logits(const model_request &request, uint32_t position) const {
         const size_t width = of->config().vocabulary;
         if (request.new_tokens == 0)

@@ -72,7 +72,7 @@ public:
     bool has_tensor(const std::string &name) const {
         return std::ranges::find(tensors_, name) != tensors_.end();
     }
-    // Of a GGUF file, with their prefix.
+    // The keys of a GGUF file, with their prefix.
     const std::vector<std::string> &keys() const { return keys_; }
     const json &config() const { return config_; }
     std::string prefix() const {  // of its own keys in GGUF

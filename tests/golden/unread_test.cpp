@@ -80,13 +80,13 @@ const std::vector<std::string> gguf_layer = {
 const std::vector<std::string> gguf_outer = {"output_norm.bias", "output.bias",
                                              "token_embd_norm.weight", "position_embd.weight",
                                              "rope_factors_short.weight"};
-// Of parts that compute no text: the model is what it was.
+// Tensors of parts that compute no text. The model stays the same with them.
 const std::vector<std::string> harmless[] = {
     {"mtp.fc.weight", "model.visual.merger.norm.bias", "x.scale",
      "model.layers.0.self_attn.rotary_emb.inv_freq", "model.layers.0.self_attn.k_scale"},
     {"v.blk.0.attn_q.weight", "mm.0.bias", "blk.0.attn_rot_embd.weight"}};
 
-// What the published code makes of a key that is not there, where that is another model.
+// Keys whose default in the published code gives another model.
 const std::map<std::string, rule> directory_defaults = {
     {"attention_multiplier", [](model_config &of) { of.attention.scale = 1; }},
     {"embedding_multiplier", [](model_config &of) { of.embedding_multiplier = 1; }},

@@ -34,7 +34,7 @@ struct shape {
     const char *name, *config;
 };
 constexpr shape shapes[] = {
-    // Of no published model: for the rehearsal over a pretended GPU.
+    // Not a published model. For the rehearsal over a pretended GPU.
     {"tiny",
      R"({"model_type":"mixtral","hidden_size":128,"intermediate_size":128,
      "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,

@@ -20,7 +20,7 @@ public:
     uint32_t block_x = 0, block_y = 0, block_z = 0;
     std::byte *shared = nullptr;
 
-    // What the threads of a block have in common.
+    // State that the threads of a block share.
     struct block {
         test::fiber_block fibers;
         std::vector<float> memory, sums;  // shared

@@ -26,9 +26,9 @@ public:
     // Runs body(thread) as every thread; empty, or why they could not come to their ends.
     std::string run(const std::function<void(uint32_t)> &body);
 
-    // Of the thread that runs: waits for all of the block.
+    // The running thread waits for all threads of the block.
     void barrier();
-    // Waits for all of the warp, of which the last to come calls join(first thread of the warp).
+    // Waits for all threads of the warp. The last one calls join(first thread of the warp).
     void warp(const std::function<void(uint32_t)> &join);
 
 private:

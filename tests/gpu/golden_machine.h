@@ -14,7 +14,7 @@
 
 namespace moorage::core {
 
-// What runs the passes, with what it borrows.
+// The executor that runs the passes, and the objects that it borrows.
 struct golden_machine {
     std::unique_ptr<thread_pool> pool;
     std::unique_ptr<cpu_model> compute;

@@ -14,7 +14,7 @@ struct attention_case {
     uint32_t window;
     bool sinks;
     uint32_t splits;
-    // Of each tile: stream, first position, tokens.
+    // [tile] -> stream, first position, tokens.
     std::vector<std::array<uint32_t, 3>> tiles;
     bool values_in_keys() const { return value_dim < head_dim; }
 };

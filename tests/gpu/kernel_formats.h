@@ -21,7 +21,8 @@ struct widen_kernel {
         using reads = reader<type>;
         const stored_row row = row_of<type>(weights, team.block_x);
         float *out = output + static_cast<uint64_t>(team.block_x) * weights.columns;
-        // What is in no whole span is read alone, and all of a row where loads would not reach it.
+        // Columns beyond the last whole span are read one by one. So is the whole row if it is not
+        // aligned for the loads.
         const bool reached = by == reading::odd_runs || is_aligned<type>(row);
         const uint32_t spans = reached ? weights.columns / span_columns<type> : 0;
         const uint32_t whole = spans * span_columns<type>;

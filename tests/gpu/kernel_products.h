@@ -59,7 +59,7 @@ void launch_product(Bench &bench, const product_item &item, bool many) {
         of_rows(row_kernel<type, 8>{}, 8);
 }
 
-// Of these the matrix units have 16 bits of 24.
+// For these types the matrix units keep 16 of the 24 bits.
 template <weight_type type>
 constexpr bool is_cut = type != weight_type::f16 &&format_of(type).unit == unit_form::two;
 // Columns at least so many, in whole blocks; rows of fp8 may end anywhere.

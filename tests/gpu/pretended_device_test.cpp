@@ -63,7 +63,7 @@ cudaError_t end_capture(cudaStream_t stream, bool &made) {
     return code;
 }
 
-// What ends a capture during which `call` was made.
+// The error that ends a capture during which `call` was made.
 template <class Call>
 cudaError_t capture_with(const bench &on, Call &&call) {
     REQUIRE(launch(1, 0, on.one) == cudaSuccess);  // loaded before
@@ -261,7 +261,7 @@ TEST_CASE("events across streams that are captured") {
     };
     CHECK(fork(true) == cudaSuccess);
     CHECK(fork(false) == cudaErrorStreamCaptureUnjoined);
-    // What was recorded into a capture never passes.
+    // An event recorded into a capture never passes.
     CHECK(cudaEventQuery(on.second) == cudaErrorCapturedEvent);
     CHECK(cudaEventRecord(on.second, on.other) == cudaSuccess);
     CHECK(cudaEventQuery(on.second) == cudaSuccess);

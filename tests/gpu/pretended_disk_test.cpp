@@ -102,7 +102,7 @@ TEST_CASE("a read that fails ends the run with the file's name") {
         where.send({link_disk, page, MOORAGE_WHOLE, 0, 64});
         CHECK(where.wait().tag == link_disk);
         CHECK_FALSE(where.failed());
-        // What the GPU has of the file it has by now.
+        // By now the GPU has read all that it needs from the file.
         std::filesystem::resize_file(folder / "model.safetensors", 40'000);
         where.send({link_disk, page, MOORAGE_WHOLE, 0, 64});
         (void)where.wait();

@@ -33,7 +33,7 @@ public:
         REQUIRE(shared.scan(std::vector{policies / "substitute.so", policies / "wider.so"}).ok());
         config.router = router;
     }
-    // What is written after two prompts, and the likelihood of two texts.
+    // The text written after two prompts, and the likelihood of two texts.
     outcome on(const char *executor, const way &how) {
         config.executor = executor;
         config.split = how.split;

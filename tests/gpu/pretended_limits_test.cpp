@@ -101,7 +101,7 @@ TEST_CASE("more experts of few tokens than a launch has arguments for") {
     check(*of, false, "sm_90");
 }
 
-// What a run on that GPU says before it begins.
+// The error that a run on that GPU gives before it begins.
 static std::string refusal(const pretended::settings &gpu, uint32_t tokens_max = 12) {
     pretended::begin(gpu);
     const auto of = grouped(64);

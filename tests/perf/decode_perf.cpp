@@ -1,4 +1,4 @@
-// decode_perf.cpp - whole models on the CPU against what the machine can do: decode in bytes of
+// decode_perf.cpp - whole models on the CPU against the machine's limits: decode in bytes of
 // weights read per token, prefill in operations.
 //
 // Models: the demo model, which fits in the last-level cache of many processors, and a slice of
@@ -50,7 +50,7 @@ uint64_t bytes_of_mlp(const mlp_weights &of) {
     return bytes_of(of.gate) + bytes_of(of.up) + bytes_of(of.down);
 }
 
-// Of all weights that one token reads: dense parts, its experts, the head.
+// Bytes of all weights that one token reads: dense parts, its experts, the head.
 uint64_t bytes_per_token(const model &of) {
     uint64_t bytes = bytes_of(of.weights().head);
     for (const layer_weights &layer : of.weights().layers) {

@@ -2,8 +2,8 @@
 // step.
 //
 // Workload: Mixtral's shape (32 layers x 8 experts, top-2) on an RTX 4090 profile, half the experts
-// cached, lru, load_all. host_step keeps everything resident and has every hook called with trivial
-// policies, so what it measures is the host; echo_step is the other end.
+// cached, lru, load_all. host_step keeps everything resident and calls every hook of trivial
+// policies, so it measures the host. echo_step measures a step with echo.
 #include <benchmark/benchmark.h>
 
 #include "core/execute/emulator.h"

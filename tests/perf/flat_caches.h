@@ -1,4 +1,4 @@
-// flat_caches.h - lru and fifo in flat arrays without any border: the baseline of the replay.
+// flat_caches.h - lru and fifo in flat arrays without the C ABI: the baseline of the replay.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-// kernels_perf.cpp - the CPU kernels against what the machine can do.
+// kernels_perf.cpp - the CPU kernels against the machine's limits.
 //
 // The bounds are measured at the start of the same run and again at its end (machine_speed.h):
 // bytes read per second, float32 operations per second, with the same number of threads. Streaming
 // kernels are given as a share of the first, `of_bandwidth`, in bytes of weights; blocked ones as a
-// share of the second, `of_peak`. Weights are random and far larger together than the caches where
-// it is memory that counts. Threads: MOORAGE_THREADS, otherwise one per core. Activations are
-// float32, or with MOORAGE_ARITHMETIC=fast what each format is made for.
+// share of the second, `of_peak`. Weights are random. Where memory counts, they are far larger
+// together than the caches. Threads: MOORAGE_THREADS, otherwise one per core. Activations are
+// float32. With MOORAGE_ARITHMETIC=fast they have the type that each format is made for.
 #include <benchmark/benchmark.h>
 
 #include <time.h>

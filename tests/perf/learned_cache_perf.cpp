@@ -1,10 +1,10 @@
-// learned_cache_perf.cpp - what a layer step costs with the caches that learn: echo, lin, ema.
+// learned_cache_perf.cpp - time of a layer step with the caches that learn: echo, lin, ema.
 //
 //   bin/learned_cache_perf
 //
 // Replays a made-up trace with a quarter of the experts cached and divides the processor time of
 // the thread, simulator and evictions included, by the layer steps. Counter: ns_a_step, the least
-// of the repetitions. `lru` is there to show what the simulator alone takes.
+// of the repetitions. `lru` shows the time of the simulator alone.
 #include <benchmark/benchmark.h>
 
 #include <ctime>

@@ -56,7 +56,7 @@ std::vector<ggml_backend_dev_t> servers_at(const char *addresses) {
     return all;
 }
 
-// What of the model lies elsewhere. It points into `words`.
+// The parts of the model that lie elsewhere. Pointers go into `words`.
 struct split {
     llama_model_params how = llama_model_default_params();
     std::vector<ggml_backend_dev_t> servers;

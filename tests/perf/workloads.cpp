@@ -3,8 +3,8 @@
 //   bin/perf_workloads                  their names
 //   bin/perf_workloads emulator_step    one of them, once
 //
-// Each prepares what it needs and then calls measured_work(), the only function whose instructions
-// tests/perf/instructions collects. One thread, fixed seeds, no clock is looked at.
+// Each prepares its input and then calls measured_work(), the only function whose instructions
+// tests/perf/instructions collects. One thread, fixed seeds, no clock.
 #include <unistd.h>
 
 #include <cstdio>

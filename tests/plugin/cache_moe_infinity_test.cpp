@@ -136,7 +136,7 @@ struct description {
     }
 };
 
-// What the host does after a step: predictions of each coming layer, then the plan.
+// Does the host's part after a step: predictions of each coming layer, then the plan.
 using predictions = std::vector<std::vector<std::pair<double, uint32_t>>>;
 std::vector<uint32_t> ask_plan(any_policy &policy, const step_data &data, uint32_t layers,
                                uint32_t ahead, uint32_t room, predictions &predicted) {

@@ -25,7 +25,7 @@ TEST_CASE("slim by hand: the order of stops is strict") {
         const remote_step two{{{{cheap}}, {{cheap, dear_own}}}, stops, serial};
         CHECK(ask(slim, two).sites == std::vector<uint32_t>{first, first + 1});
     }
-    // What is here stays, and what nobody has is loaded.
+    // Experts that are here stay. Experts that nobody has are loaded.
     const remote_step here{{{{cheap}, 1, 0, 1, 1, false}, {{}, 1, 50, 1, 1}}, stops};
     CHECK(ask(slim, here).sites == std::vector<uint32_t>(2, gpu));
 }

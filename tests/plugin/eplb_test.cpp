@@ -56,7 +56,7 @@ placement_scene example_scene(uint32_t groups) {
             scene.add_device(static_cast<uint32_t>(server), 45, 0.001);
     }
     scene.link(0, 1, 1e9);
-    // What is asked for comes from both servers; only the sums count.
+    // The requests come from both servers; only the sums count.
     for (uint32_t home = 0; home < 2; ++home) {
         scene.add_home(home, 256);
         for (uint32_t x = 0; x < 24; ++x)
@@ -154,7 +154,7 @@ TEST_CASE("refinement evens out, never worse, places and copies as before") {
         const double was = imbalance(weight, before, 16), is = imbalance(weight, after, 16);
         CHECK(is <= was + 1e-9);
         better += is < was - 1e-6;
-        // Of every node the same copies, in another order.
+        // Each node has the same copies in another order.
         for (size_t node = 0; node < 4; ++node) {
             const auto first = static_cast<std::ptrdiff_t>(node * 20);
             std::sort(before.begin() + first, before.begin() + first + 20);
@@ -244,8 +244,8 @@ TEST_CASE("a second copy on a device makes place for the largest load per copy")
     const auto replaced = devices_of(replaces.plan(scene), 1);
     const auto dropped = devices_of(drops.plan(scene), 1);
     CHECK(dropped[6] == device_set{8});
-    // Of 5, 6 and 7 there are two, of 8 there is one now, which GPU 6 has. Of the others, with one
-    // copy each, 1 has most to do: 107.
+    // Experts 5, 6 and 7 have two copies. Expert 8 has one now, on GPU 6. Among the others, with
+    // one copy each, 1 has the largest load: 107.
     CHECK(replaced[6] == device_set{1, 8});
     for (size_t gpu : {0, 1, 2, 3, 4, 5, 7}) CHECK(replaced[gpu] == dropped[gpu]);
 }

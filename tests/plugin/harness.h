@@ -1,10 +1,9 @@
 // harness.h - drives one cache policy library through the C ABI, step by step, without the core.
 //
-// What is here stands on its own on purpose: a trace as plain vectors, a residency kept naively,
-// host services that a test controls. `cache_model` is the host's side of a step (the order of
-// calls of cache.h); what decides is either a library (`library_policy`) or a definition written
-// out in a test
-// (`policy_model`), so that both can be run over the same events and compared.
+// This file uses nothing of the core on purpose: a trace is plain vectors, the residency is naive,
+// a test controls the host services. `cache_model` is the host's side of a step, in the order of
+// calls of cache.h. Decisions come from a library (`library_policy`) or from a definition written
+// out in a test (`policy_model`). Both run over the same events and are compared.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +78,7 @@ public:
     virtual void evict(uint32_t, int32_t) {}
 };
 
-// What happened to one request, told as moorage_replay tells it; misses are counted beside.
+// The outcome of each request, in the encoding of moorage_replay. Misses are counted beside.
 using outcomes = std::vector<uint32_t>;
 
 class cache_model {
@@ -190,7 +189,7 @@ public:
     uint64_t misses = 0;
 
 private:
-    // What cache.h asks of victims.
+    // Checks the rules of cache.h for victims.
     std::vector<uint32_t> checked_victims(policy_model &policy, uint32_t pool, uint32_t layer,
                                           uint32_t count, int32_t cause) {
         const auto may_go = candidates(pool);

@@ -455,7 +455,7 @@ TEST_CASE("joint: every step counts against effort, and without any it returns i
             } else {
                 CHECK(figures.token_s <= token_s * (1 + 1e-12));
             }
-            // What making and looking at one plan takes is always taken.
+            // The steps to make and evaluate one plan are always taken.
             const double allowed = std::max(static_cast<double>(effort), least);
             most_over = std::max(most_over, (steps - allowed) / allowed);
             CHECK(steps <= 1.05 * allowed + least);
@@ -487,10 +487,10 @@ TEST_CASE("joint: a plan in force stays where nothing pays") {
         const auto same = [](const moorage_copy &a, const moorage_copy &b) {
             return a.expert == b.expert && a.device == b.device;
         };
-        // What a longer search still finds has to be better by more than the copying costs.
+        // A plan that a longer search finds must gain more than its copying costs.
         if (!std::equal(plan.begin(), plan.end(), again.begin(), again.end(), same))
             CHECK(figures_of(scene, again).token_s < figures_of(scene, plan).token_s);
-        // Of another taste, and moving is beyond price: what is there stays, whatever it costs.
+        // Demand changes, and moving is too expensive: the present plan stays, whatever it costs.
         const parallel_cluster other({}, seed + 100);
         scene.frequency = other.scene.frequency;
         scene.group_experts = other.scene.group_experts,

@@ -281,7 +281,7 @@ TEST_CASE("the plan is that of Algorithm 1 on naive counts") {
                                               step};
         const auto expected = naive.expert_split(naive.memory(naive.allocate()));
         const asked got = ask(policy, 1, step);
-        // What is in force, by the naive equations.
+        // The present plan's value by the naive equations.
         long double before = 0, window = naive.head + naive.att;
         for (uint32_t layer = 0; layer < L; ++layer) {
             const auto r =
@@ -363,7 +363,7 @@ TEST_CASE("before the first configuration all layers are alike, experts split in
     REQUIRE(first.applied);
     CHECK(first.slots == std::vector<uint32_t>(24, 24));
     CHECK(first.split == std::vector<float>(24, 0.5f));
-    // What does not divide goes to the first layers; steps of the split are kept whole.
+    // The remainder goes to the first layers. Steps of the split stay whole.
     policy_host odd("budget/moepic", {3, 8, 2, 5});
     CHECK(ask(odd).slots == std::vector<uint32_t>{4, 3, 3});
     policy_host steps("budget/moepic", {2, 8, 2, 4});

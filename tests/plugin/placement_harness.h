@@ -257,7 +257,8 @@ private:
     const moorage_placement *table_ = nullptr;
 };
 
-// What a plan must keep to whatever the policy, as a sentence; empty where it does.
+// The rule that a plan breaks, as a sentence; empty if it breaks none. Rules are those of every
+// policy.
 inline std::string plan_fault(placement_scene &scene, const std::vector<moorage_copy> &copies) {
     std::vector<uint64_t> used(scene.devices());
     std::vector<uint8_t> there(size_t{scene.devices()} * scene.count()), covered(scene.count());

@@ -19,7 +19,7 @@
 
 namespace moorage::test {
 
-// What the host knows; sizes bound everything a policy sees.
+// The host's state. Its sizes bound everything that a policy sees.
 struct policy_world {
     uint32_t layers = 1, experts = 8, top_k = 2, tokens_max = 8, slots = 4, buffer_slots = 4;
     uint32_t versions = 1;  // mask, of the one store

@@ -11,7 +11,7 @@
 
 namespace moorage::test {
 
-// Of one model. frequency[server][layer][expert].
+// An instance with one model. frequency[server][layer][expert].
 struct prism_instance {
     std::vector<std::vector<std::vector<double>>> frequency;
     std::vector<int> slots;

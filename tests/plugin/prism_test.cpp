@@ -220,7 +220,7 @@ TEST_CASE("no layer gets more places of a server than it has experts") {
     CHECK(table(of, counts) == count_table{{2, 2}, {2, 2}});  // 4 and 0 each before rebalancing
     prism::assignment placed(problem.of, counts);
     check_invariants(of, table(of, counts), held_of(of, placed));
-    // What the cap left free holds all that is asked for.
+    // The places that the cap left free have room for all requested experts.
     placed.fill();
     CHECK(prism::remote_calls(problem.of, placed) == 0);
 }

@@ -121,7 +121,7 @@ inline uint64_t maximum_of(const std::map<uint32_t, uint64_t> &ends) {
     for (const auto &[site, ns] : ends) most = std::max(most, ns);
     return most;
 }
-// What a choice of servers is measured by: the sum, or the maximum and then the sum.
+// The measure of a choice of servers: the sum, or the maximum and then the sum.
 inline std::pair<uint64_t, uint64_t> worth(const remote_step &of,
                                            const std::vector<uint32_t> &sites) {
     const auto ends = called(of, sites);

@@ -1,10 +1,10 @@
 // slim_bound.h - the most that any placement can save where every token chooses one expert.
 //
 // Bound by Lagrangian duality: memory of the servers is not a limit but has a price for each byte.
-// Experts are then independent, and for each the best set of servers is found among all of them.
-// Whatever the prices, the sum is an upper bound of F; it is lowered by subgradient steps. It is at
-// least as low as the linear-programming bound of the facility-location form, which it prices by
-// expert instead of by half experts.
+// Experts are then independent. For each expert the best set of servers is found among all of them.
+// The sum is an upper bound of F for any prices. Subgradient steps lower it. It is at least as low
+// as the linear-programming bound of the facility-location form, which it prices by expert instead
+// of by half experts.
 #pragma once
 
 #include <algorithm>

@@ -89,7 +89,8 @@ private:
         const double noise = 3.981e-21 * hertz;
         return hertz * std::log2(1 + watts * std::pow(metres, -4) / noise) / 8;
     }
-    // Of an expert for a token, at a share of 1 / experts of `flops`: two for every weight.
+    // Time of one expert for one token with a share of 1 / experts of `flops`. Each weight takes
+    // two operations.
     static double call_s(const slim_model &of, double flops) {
         return static_cast<double>(of.expert_bytes) * of.experts / flops;
     }

@@ -157,7 +157,7 @@ private:
     const placement_scene &scene_;
 };
 
-// What random scenes are like.
+// The shape of random scenes.
 struct scene_shape {
     uint32_t servers = 3, homes = 3, layers = 1, experts = 4;
     std::vector<uint32_t> top_k{1};  // one model each

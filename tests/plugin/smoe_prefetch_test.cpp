@@ -143,12 +143,13 @@ TEST_CASE("by hand: k = 2, alpha 0.3") {
     of.experts.pop_back();
     of.scores.pop_back();
     CHECK(plan(policy, world, of).pages == std::vector<uint32_t>{6 + 4});
-    // Merged, without the lists by token; and without scores, where the top-k is all that is known.
+    // Merged: without the lists by token. Not scored: only the top-k is known.
     CHECK(plan(policy, world, of, /*merged=*/true).pages == std::vector<uint32_t>{6 + 4});
     of.scored = false;
     CHECK(plan(policy, world, of).pages == std::vector<uint32_t>{6 + 4, 6 + 1});
     CHECK(plan(policy, world, of, /*merged=*/true).pages == std::vector<uint32_t>{6 + 4, 6 + 1});
-    // Of a split expert only what is not there; nothing of one that is on its way.
+    // Only the absent part of a split expert is ordered. Nothing is ordered of an expert on its
+    // way.
     world.state[6 + 4] = MOORAGE_SEGMENT(0, 2);
     world.state[6 + 1] = MOORAGE_STATE_IN_FLIGHT;
     const ordered split = plan(policy, world, of);

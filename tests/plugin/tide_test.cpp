@@ -155,7 +155,7 @@ TEST_CASE("tide exchanges only for what is wanted later by the margin") {
             CAPTURE(margin);
             driver one("cache/tide", {{"margin", margin}}, shared);
             one.play(now, 1);
-            // Of every layer three that the song never asks for soon are all that is resident.
+            // Only three experts of each layer are resident, and the song does not want them soon.
             for (uint32_t layer = 0; layer < layers; ++layer)
                 for (uint32_t expert = 0, found = 0; expert < experts && found < 3; ++expert) {
                     const uint32_t page = layer * experts + expert;
@@ -203,7 +203,7 @@ TEST_CASE("clairvoyant orders what is asked for first of what can arrive") {
     one.host.costs.load_ns = 45;
     one.host.now_ns += step_ns;
     CHECK(one.plan(10) == std::vector<uint32_t>{17, 30});
-    // What is there, or on its way, is not ordered again.
+    // Experts that are there or on their way are not ordered again.
     one.host.state[17] = MOORAGE_WHOLE;
     one.set_out(30);
     one.host.now_ns += step_ns;

@@ -220,7 +220,7 @@ const std::string &long_message() {
     return bytes;
 }
 
-// What both do while memory runs out.
+// The work of both sides while memory runs out.
 void work(pair_of_sides &both) {
     const uint64_t calls = both.a.connect(both.b.bound);
     const uint64_t nowhere = both.a.connect("127.0.0.1:1");

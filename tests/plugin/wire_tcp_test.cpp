@@ -1,6 +1,6 @@
 // wire_tcp_test.cpp - goal: whatever a peer does to the tcp wire costs no more than its own
 // connection, and is told in words. Method: a plain socket says every kind of wrong thing, beside a
-// connection that goes on working. What all wires do is checked by the conformance kit.
+// connection that goes on working. The conformance kit checks the rules of all wires.
 #include "tests/plugin/wire_host.h"
 
 #include <dirent.h>
@@ -174,7 +174,7 @@ TEST_CASE("a goodbye ends in order, and its words are only what can be printed")
     CHECK(told.words == "the peer says: full?[31m?");
 }
 
-// Of a wire with 2 handshakes there are 16 places for who has not spoken (8 a handshake).
+// A wire with 2 handshakes has 16 places for silent peers (8 a handshake).
 constexpr size_t silent_places = 16;
 
 TEST_CASE("silent sockets give way to who comes, and cost one event") {

@@ -71,7 +71,7 @@ struct calling : wire_host {
     uint64_t number = 0;
 };
 
-// What `a` says of `b`, whom it does not take.
+// The text with which `a` refuses `b`.
 std::string turned_away(wire_host &a, wire_host &b) {
     const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY, &b);
     CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);

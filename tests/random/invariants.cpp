@@ -80,7 +80,7 @@ private:
         equal("sum of h2d_bytes", sum([](layer l) { return l.h2d_bytes; }), of_.bytes.h2d);
         double stall_ms = 0;
         for (layer l : of_.layers) stall_ms += l.stall_ms;
-        // What one of a cluster computes for others is of no layer of its own.
+        // The work of a server for other servers belongs to none of its own layers.
         const double between = of_.cluster ? of_.time.stall - stall_ms : 0;
         holds(between >= -1e-6 && std::abs(stall_ms + between - of_.time.stall) <= 1e-6,
               format("sum of stall_ms: {} is not {}", stall_ms, of_.time.stall));
@@ -106,7 +106,8 @@ private:
         at_most("cut off, wasted", double(of.prefetch_cut_off), double(of.prefetch_wasted));
         if (!of_.has_predictions && !of_.cluster)
             equal("prefetched without prefetch", of.prefetched, 0);
-        // What is computed elsewhere, or ordered into a slot, is brought behind everything else.
+        // Only experts that are computed elsewhere or ordered into a slot are loaded behind
+        // everything else.
         if (of_.experts.on_cpu == 0 && !of_.has_predictions && !of_.cluster)
             equal("behind without the CPU", of.behind, 0);
         if (of_.experts.loaded == 0 && !of_.cluster)

@@ -25,7 +25,7 @@ namespace {
 
 using namespace moorage;
 
-// What is under way, for the handler of a crash.
+// The run under way, for the handler of a crash.
 char under_way[16 * 1024];
 
 void tell(int signal) {
@@ -40,7 +40,7 @@ struct tally {
     std::map<std::string, uint64_t> refused;
 };
 
-// What was refused, without the place that the text begins with and its numbers.
+// The refusal without its numbers and without the place at its start.
 std::string kind_of_refusal(const std::string &text) {
     const size_t place = text.find(": ");
     std::string out;
@@ -54,7 +54,7 @@ void fail(tally &counts, uint64_t seed, const std::string &toml, const std::stri
     std::cerr << "seed " << seed << ": " << why << "\n" << toml << "\n";
 }
 
-// Of the report but for what names folders of this run. FNV-1a.
+// FNV-1a hash of the report, without the parts that name folders of this run.
 uint64_t hash_of(const core::run_report &report) {
     core::json figures = to_json(report);
     for (const char *part : {"config", "warnings"}) figures.erase(part);
@@ -87,8 +87,8 @@ void run_one(uint64_t seed, const random::config_maker &from, core::run_resource
     }
     if (!done) return fail(counts, seed, toml, done.failure().text);
     ++counts.ran;
-    // What is computed depends in its last digits on the vectors in use (decision 0010), which a
-    // processor may lack, and a build with sanitizers; the recorded hashes are of those of AVX512.
+    // The last digits of results depend on the vectors in use (decision 0010). The recorded hashes
+    // belong to AVX512, which a processor or a build with sanitizers may lack.
     if (hashes && !config->model.empty() && !core::vector_target().starts_with("AVX3"))
         std::cout << core::format("seed {} elsewhere\n", seed);
     else if (hashes)

@@ -236,7 +236,7 @@ TEST_CASE("a trace's sets and frequencies are those of a naive count") {
     workload.request_step = 2;
     const auto requests = chosen_requests(*opened, workload);
     REQUIRE(requests.ok());
-    // Of 30 requests the odd ones, without every third of all (prose: 2, 5, 8, ...).
+    // The odd ones of 30 requests, without every third (prose: 2, 5, 8, ...).
     std::vector<uint64_t> expected;
     for (uint64_t n = 1; n < 30; n += 2)
         if (n % 3 != 2) expected.push_back(n);
@@ -349,7 +349,8 @@ TEST_CASE("lengths that are not given come from the trace's request") {
         complete_lengths(rows, one);
         return std::pair{one.input_tokens, one.output_tokens};
     };
-    // Of 10 rows: 9 of input, then the first output and one more row for the second.
+    // A request of 10 rows: 9 rows of input give the first output, and one more row gives the
+    // second.
     CHECK(completed(10, 0, 0) == std::pair{9u, 2u});
     CHECK(completed(10, 4, 0) == std::pair{4u, 7u});
     CHECK(completed(10, 0, 3) == std::pair{8u, 3u});

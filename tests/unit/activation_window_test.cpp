@@ -22,7 +22,7 @@ struct addition {
     uint64_t at_ns;
 };
 
-// What the window is to say, from the list of all additions.
+// The expected values of the window, computed from the list of all additions.
 struct naive_window {
     std::vector<addition> all;
     double half_life_s;

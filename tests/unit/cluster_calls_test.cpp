@@ -30,7 +30,7 @@ scene with_user() {
     return made;
 }
 
-// Of the user: two experts of east's device for two tokens, one of west's second for three.
+// The user's step: two experts on east's device for two tokens, one on west's second for three.
 struct user_step {
     explicit user_step(uint32_t flags) {
         of.cluster.flags = flags;

@@ -209,7 +209,7 @@ TEST_CASE("every key is read") {
     CHECK(config.migration_bytes_per_s == 3000);
     CHECK(config.migration_delay_max == 4);
     CHECK(config.plan == "conf/old.json");
-    // What is the policy's own stays with it, and only that.
+    // Only the policy's own keys become its parameters.
     const auto run = read(all.text());
     REQUIRE(run->placement.params.size() == 1);
     CHECK(run->placement.params[0].key == "own");
@@ -480,7 +480,7 @@ TEST_CASE("keys without an effect on a cluster are refused of --set, and warned 
     for (const char *set : {"hardware.profile=rtx_3090", "memory.experts=10", "run.guard=true",
                             "emulator.policy_time=measured", "source.trace=t.safetensors"})
         refused(plain, {"--set ", "conf/run.toml: it has no effect on", "leave it out"}, {set});
-    // Of nodes, which an emulated cluster has not: refused there, in the file for them.
+    // Keys for nodes. An emulated cluster refuses them in --set; a file may have them.
     for (const char *set : {"run.tokens=9", "run.threads=2", "wire.plugin=tcp", "hardware.link=x",
                             "cluster.own_disk=false", "registry.directory=d"})
         refused(plain, {"--set ", "conf/run.toml", "emulated cluster"}, {set});

@@ -134,7 +134,7 @@ TEST_CASE("a registry in a directory") {
     const ended alone = all.generate("-q");
     REQUIRE(alone.code == 0);
     changes(all, alone);
-    // Whoever starts again goes by today's plan as soon as it serves, and says so at once.
+    // A node that starts again uses the present plan as soon as it serves, and says so at once.
     all.end(2, SIGKILL);
     const auto epoch = all.plan()["epoch"].get<uint64_t>();
     all.start(2);

@@ -27,7 +27,7 @@ using namespace moorage::test;
 
 namespace {
 
-// What every kind must do.
+// Every kind of registry must do this.
 void behaves(const opener &open) {
     opened one = open(), two = open();
     say(*one, "one", "first");
@@ -50,7 +50,7 @@ void behaves(const opener &open) {
     CHECK(two->state().plan == "the second");
     CHECK(one->state().plan == "the second");
 
-    // What somebody says again replaces what it said, notes are anybody's.
+    // A member's new text replaces its old one. Anyone may put a note.
     say(*one, "one", "again");
     REQUIRE(two->put_note("wish", "drain three").ok());
     CHECK(comes(*one, [](const auto &of) { return notes(of, "wish", "drain three"); }));
@@ -61,7 +61,7 @@ void behaves(const opener &open) {
     CHECK_FALSE(two->put_note("wish", std::string(cluster_registry::text_bytes_max + 1, 'x')).ok());
     CHECK(comes(*two, [](const auto &) { return true; }));
 
-    // Whoever ends is gone, and so is its leadership; the plan stays.
+    // A member that ends is gone, with its leadership. The plan stays.
     one.reset();
     CHECK(comes(*two, [](const auto &of) { return of.members.size() == 1 && of.leader.empty(); }));
     CHECK(leads(*two));
@@ -278,7 +278,7 @@ TEST_CASE("a gateway that goes away, forgets, compacts: the state stays, then go
     both_see("a");
     etcd.drop_watches();
     both_see("b");
-    // What happened while nobody watched, and was compacted away before anybody watched again.
+    // Changes while nobody watches are compacted away before the next watch begins.
     etcd.drop_watches();
     REQUIRE(two->put_note("wish", "c").ok());
     etcd.compacted = 1000;

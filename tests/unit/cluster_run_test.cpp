@@ -72,7 +72,7 @@ struct bench {
 
 double ns(double value) { return value / 1e6; }  // in the report's unit
 
-// What a home waited for others: for messages, and for what they compute.
+// The time that a home waited for others: for messages, and for their compute.
 std::pair<uint64_t, uint64_t> waits_of(const run_report &report, size_t home) {
     time_causes sum;
     for (const time_causes &phase : report.cluster->homes[home].causes) sum += phase;

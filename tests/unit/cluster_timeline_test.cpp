@@ -158,7 +158,7 @@ TEST_CASE("drawn: clocks that are hours apart, each call with what was served of
     }
     all[0].spans.push_back({span_kind::request, span_end::done, no_server, 0, 32, 16, 1, 0, 0,
                             10 * hour, 10 * hour + us, at_ns});
-    // Of another home, beside them.
+    // A span of another home, beside them.
     all[1].spans.push_back({span_kind::served, span_end::done, 2, 0, 1, 1, 1, 72, 1,
                             by(1, 10 * hour), by(1, 10 * hour), by(1, 10 * hour + us)});
     for (node_spans &one : all) {
@@ -328,7 +328,7 @@ TEST_CASE("a request followed over processes whose clocks are hours apart") {
     CHECK(one_of_them.code == 0);
     CHECK(all.at.read("one.pftrace.gz").size() > 100);
     CHECK(run_line("cluster timeline " + all.file + " --request 2 --out x.json", errors).code == 2);
-    // Who is away is left out.
+    // A node that is away is left out.
     all.end(2, SIGKILL);
     const ended two = run_line("cluster timeline " + all.file + " --out " + file, errors);
     CHECK(two.code == 1);

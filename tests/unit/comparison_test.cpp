@@ -263,7 +263,8 @@ TEST_CASE("the mark says who is not ranked, and two clocks are not compared") {
 }
 
 TEST_CASE("repeats make intervals, and faster is what they exclude chance from") {
-    // Of 1, 2, 3 the deviation is 1; t of two degrees of freedom 4.303; 4.303 / sqrt(3) = 2.484.
+    // The deviation of 1, 2, 3 is 1; t for two degrees of freedom is 4.303; 4.303 / sqrt(3) =
+    // 2.484.
     const double three[] = {1, 2, 3};
     CHECK(half_interval(three) == doctest::Approx(2.4843).epsilon(1e-4));
     CHECK(half_interval(std::vector<double>{0.1, 0.1, 0.1}) == 0);  // their mean is not 0.1

@@ -228,7 +228,7 @@ TEST_CASE("layers that have no experts are left out") {
     const std::vector<layer_range> behind_first = {{1, UINT64_MAX}};
     const trace_data wanted =
         right("{\"experts\":[[0,2],[1,0]]}\n{\"experts\":[[2,1],[0,3]]}\n", "jsonl");
-    // What logs say of a layer without experts: zeros, nothing, null, ids out of range.
+    // Logs have these values for a layer without experts: zeros, nothing, null, ids out of range.
     for (const char *dense : {"[0,0]", "[]", "null", "[99999,99999]"}) {
         CAPTURE(dense);
         const std::string log = format(

@@ -42,7 +42,7 @@ pass pass_at(uint32_t position, uint32_t tokens) {
     return made;
 }
 
-// What two tokens are routed to, by numbers drawn from a seed: [2, k].
+// The routing of two tokens, drawn from a seed: [2, k].
 struct routing {
     std::vector<uint32_t> chosen;
     std::vector<float> weights;
@@ -82,7 +82,7 @@ struct bench {
         if (!executor) FAIL(executor.failure().text);
         where = std::move(*executor);
     }
-    // Of the segments of an expert, as the pipeline would have it.
+    // Bytes of an expert's segments, as the pipeline computes them.
     uint64_t bytes(uint8_t segments, uint32_t top_rows) const {
         const mlp_weights &expert = mixtral().weights().layers[0].experts[0];
         uint64_t sum = 0;

@@ -12,7 +12,7 @@
 
 namespace moorage::core::gpu {
 
-// Of kernels that the executor has not.
+// For kernels that the executor does not have.
 template <weight_type type>
 void run_blocks(const widen_kernel<type> &kernel, host_team &team, uint32_t x, uint32_t y,
                 uint32_t z) {

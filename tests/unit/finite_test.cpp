@@ -75,7 +75,7 @@ bool check_poisoned(const std::string &name, const raw_tensor &tensor, const fs:
     const std::string &text = done.failure().text;
     CAPTURE(text);
     CHECK(text.find("tensor " + tensor.name + " holds ") != std::string::npos);
-    // What is looked at when the file is opened is of no token.
+    // A fault found when the file is opened belongs to no token.
     const bool opened = text.starts_with((model / "model.safetensors").string() + ": tensor ");
     CHECK(opened != (text.find(" of request 0: ") != std::string::npos));
     CHECK(text.find('\n') == std::string::npos);

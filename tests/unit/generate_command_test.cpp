@@ -57,7 +57,7 @@ struct bench {
     }
 };
 
-// What the library writes after a prompt.
+// The text that the library writes after a prompt.
 std::string continuation(const std::string &prompt, uint32_t tokens) {
     run_resources shared;
     REQUIRE(shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());

@@ -192,7 +192,7 @@ TEST_CASE("ends of texts that control tokens tell by their names") {
     // No kinds, or not one for each token: nothing is known.
     CHECK(ends({"<|im_end|>", "a"}, {3}).empty());
 
-    // Of a file: beside those that its keys name, each once.
+    // The extents of a file: beside those that its keys name, each once.
     const std::filesystem::path demo =
         std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo-q4_0.gguf";
     const auto opened = open_model(demo);

@@ -82,7 +82,7 @@ struct gguf_maker {
         for (const int32_t value : values) keys.put(value);
         return *this;
     }
-    // Of float32 values behind those before.
+    // Adds a float32 tensor behind the earlier ones.
     gguf_maker &floats(const std::string &name, const std::vector<uint64_t> &shape) {
         uint64_t bytes = 4;
         for (const uint64_t extent : shape) bytes *= extent;

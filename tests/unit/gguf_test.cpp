@@ -21,7 +21,7 @@ using namespace moorage::test;
 
 namespace {
 
-// Of two layers, with a tied head.
+// A model of two layers with a tied head.
 const std::filesystem::path small_model = std::filesystem::path(MOORAGE_SOURCE_DIR) /
                                           "tests/golden/quantised/models/qwen3moe-tied-iq4_nl.gguf";
 
@@ -494,8 +494,8 @@ TEST_CASE("tokenizers that merge by scores") {
 }
 
 TEST_CASE("tokenizers of a unigram model") {
-    // Of all ways to spell a text the best sum: ab + c is -3, a + bc -4, abc -5; unknown characters
-    // cost ten more than the least score and are one token together.
+    // The spelling with the best sum wins: ab + c is -3, a + bc -4, abc -5. Unknown characters cost
+    // ten more than the least score. Together they are one token.
     gguf_maker of;
     of.text("tokenizer.ggml.model", "t5");
     of.texts("tokenizer.ggml.tokens", {"<pad>", "</s>", "<unk>", "\u2581", "a", "b", "c", "ab",

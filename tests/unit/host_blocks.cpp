@@ -13,7 +13,7 @@ template <class Kernel>
     run_each_block(kernel, team, x, y, z);
 }
 
-// What these launch is what there is.
+// Instantiates the kernels that these launch. There are no others.
 template class forward<emulated_device>;
 template void launch_nothing(emulated_device &);
 template void launch_product(emulated_device &, const product_item &);

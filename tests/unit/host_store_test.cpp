@@ -159,7 +159,7 @@ TEST_CASE("the first content of host memory is its policy's") {
     bench on(2);
     on.config.host_cache.plugin = "static";
     const run_report report = on.run_it({{{0}}, {{3}}});
-    // What it chose not to keep passes through.
+    // Experts that it chose not to keep pass through.
     CHECK(report.host->requested == 2);
     CHECK(report.host->disk_bytes >= 200'000);
 }

@@ -53,7 +53,7 @@ std::string refusal(const core::settings &given) {
     return made.failure().text;
 }
 
-// What the probe answers to question 0 random, 1 clock, 2 parameters, 3 layers, 4 thread.
+// The probe's answer to a question: 0 random, 1 clock, 2 parameters, 3 layers, 4 thread.
 uint32_t ask(core::instance &of, uint32_t question) {
     const moorage_room room{sizeof(room), 0, question, 0, 1, MOORAGE_DEMAND};
     uint32_t answer = 0;

@@ -80,7 +80,7 @@ TEST_CASE("the parser takes what a row's bounds hold, and nothing beyond") {
             const std::string set = name + "=";
             if (takes.usual_high != 0) continue;  // below
             if (takes.kind == value_kind::whole || takes.kind == value_kind::amount) {
-                // Of a model prompts are in pieces that are no longer.
+                // The pieces of a model's prompt are no longer than this.
                 const uint64_t most = name == "run.prefill" ? 65536 : takes.most;
                 accepted(whole_text, {set + std::to_string(takes.least)});
                 accepted(whole_text, {set + std::to_string(most)});
@@ -121,7 +121,7 @@ TEST_CASE("the parser takes what a row's bounds hold, and nothing beyond") {
 
 namespace {
 
-// What a section of one row says to a value, "" where it takes it.
+// The error of a section of one key for a value; "" if it takes the value.
 std::string said_to(const config_key &key, const node &value) {
     section_reader section("x.toml", "[x]");
     section.add(given{std::string(key.name), value, "x.toml:1", std::nullopt});
@@ -309,7 +309,7 @@ TEST_CASE("numbers with wrong units name place, key, what is wrong and the neare
     CHECK(holds(bytes("2048 TiB"), "choose from 1 to 1125899906842624"));
     CHECK(holds(bytes("-5 GiB"), "choose from 1"));
     CHECK(holds(bytes("0.2 B"), "an integer from 1"));
-    // What rounding would change, 0 being no limit.
+    // Values that rounding would change; 0 means no limit.
     for (const char *text : {"0.4", "1.5", "0.4 ms"})
         CHECK(holds(refused(least, {format("plugins.call_limit_ms={}", text)}),
                     "an integer from 0 to 86400000"));

@@ -417,10 +417,10 @@ TEST_CASE("a batch takes what one token takes and what the others add") {
         return model.figures().batch_token_s;
     };
     CHECK(batch_token_s(0, 1) == doctest::Approx(1.75));
-    // Of four tokens, 15/16 use an expert at all, two do on average: half a second for the first,
-    // a tenth for each further; two hidden states go to the other server and two come back, half a
-    // second late both ways together if any does. Only where none does is the own server waited
-    // for. Of one token both halves.
+    // With four tokens, an expert is used with chance 15/16, by two tokens on average. The first
+    // takes half a second, each further one a tenth. Two hidden states go to the other server and
+    // two come back. If any goes, both ways together add half a second. The own server is waited
+    // for only if none goes. With one token, each half has the same chance.
     const double some = 15.0 / 16, work = some * 0.5 + (2 - some) * 0.1, sent = 2 * 2;
     const double four = sent + work + some * 0.5, one = 0.5 * (2 + 0.5 + 0.5);
     CHECK(batch_token_s(0, 4) ==

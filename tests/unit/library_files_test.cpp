@@ -127,8 +127,8 @@ TEST_CASE("a library whose section table is gone or lies is read all the same") 
     fs::remove(file);
 }
 
-// What has to hold is that each comes back, with names or an error; sanitizers and valgrind see the
-// rest. The tables of a library lie in its first pages.
+// Each read must come back with names or an error. Sanitizers and valgrind see the rest. The tables
+// of a library lie in its first pages.
 TEST_CASE("no damage to a file harms the reader") {
     const std::string sound = bytes_of(build / "probe/probe.so");
     const fs::path file = fs::temp_directory_path() / ("moorage-elf-" + std::to_string(getpid()));

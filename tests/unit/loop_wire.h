@@ -24,7 +24,7 @@ using moorage::core::result;
 
 class loop_wire;
 
-// What all wires that reach each other share.
+// State that all wires of one network share.
 struct loop_hub {
     std::mutex guard;
     std::map<std::string, loop_wire *> listeners;

@@ -60,7 +60,7 @@ struct bench {
         config.per_layer = random.below(2) == 1;
         config.experts = static_cast<uint32_t>(1 + random.below(220));
         config.buffer_experts = static_cast<uint32_t>(random.below(9));
-        // What contradicts itself is refused (composition_test).
+        // Contradictions are refused (composition_test), so none is drawn.
         if (!config.per_layer) config.budget.plugin = "uniform", config.budget.params.clear();
         if (config.prefetch.plugin == "deepspeed_stream")
             config.buffer_experts = *config.buffer_experts + 24;

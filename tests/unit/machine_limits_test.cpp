@@ -38,7 +38,7 @@ struct tree {
     control_groups groups() const { return control_groups::of_this_process(place.path()); }
 };
 
-// Of version 2: mounted as a whole at /sys/fs/cgroup, as a namespace shows it.
+// Cgroup version 2, mounted as a whole at /sys/fs/cgroup, as a namespace shows it.
 const std::string mount_v2 =
     "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
     "29 23 0:26 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate";

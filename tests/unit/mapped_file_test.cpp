@@ -54,7 +54,7 @@ public:
     fs::path first = place_ / "first", second = place_ / "second";
 };
 
-// What `work` returns, or "signal N", from a process of its own.
+// Runs `work` in a process of its own. Returns its text, or "signal N".
 std::string in_child(const std::function<std::string()> &work) {
     int ends[2];
     REQUIRE(::pipe(ends) == 0);
@@ -124,7 +124,7 @@ TEST_CASE("a file that was written or cut off while it was mapped is named") {
                 else
                     fs::resize_file(at.first, how == std::string("cut") ? 10 : file_bytes + 1);
                 if (close_first) one = mapped_file();
-                // What is mapped next must not hide it.
+                // The next mapping must not hide it.
                 const mapped_file three = mapped(at.second);
                 return verdict();
             });

@@ -89,7 +89,7 @@ run_report report(const std::string &executor, double scale) {
     of.experts.hits = 6;
     of.bytes.h2d = 4000;
     of.time.transfer = 7;
-    // Of a layer and of what lies between layers: prompt, then decoding.
+    // Causes of a layer and of the time between layers: prompt, then decoding.
     const auto us = [&](double value) { return static_cast<uint64_t>(value * scale * 1000); };
     of.causes.resize(2);
     of.causes[0][0][cause::compute] = us(2000);
@@ -173,7 +173,8 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
         tiled.expert_tokens.clear();
         for (const double tokens : {1.0, 2.0, 8.0, 64.0})
             tiled.expert_tokens.push_back({tokens, tokens == 1 ? 10e-6 : (tokens + 5) * 2e-6});
-        // Of five tokens' 10 us an expert's constant is 0.4.
+        // The constant is five tokens (10 us). The expert's own constant of 0.4 us is part of it,
+        // so 4.8 tokens remain.
         CHECK(profile_of(tiled).profile.device.tile_tokens == doctest::Approx(4.8));
         hardware_profile hardware = toy::hardware();
         hardware.device.flops_per_s = 1e12;  // an expert of 50,000 weights: 100 ns a token
@@ -287,7 +288,7 @@ TEST_CASE("a GPU's profile keeps link, hand-over, launches and the CPU beside it
     CHECK(is.device.expert_ns == 500);
     // Launches that the layer's experts share are the layer's.
     CHECK(is.device.attention_kernels * is.device.launch_ns + is.device.layer_ns == 40000);
-    // What only a CPU as the device has.
+    // Figures that only a CPU as the device has.
     CHECK(is.device.compute_share == 1);
     CHECK(is.device.copy_share == 1);
     CHECK(is.device.load_ns == 0);

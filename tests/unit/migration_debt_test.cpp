@@ -30,8 +30,8 @@ TEST_CASE("by hand: what a call took longer is paid for before the next range") 
     migration_debt of = after_eight(0.1);
     CHECK(of.from_ns() == 0);
     CHECK(of.busy_ns() == 8 * ms);
-    // A call of 3 ms beside a range: 2 ms more. Of 9 ms of calls 0.9 ms are allowed; the other 1.1
-    // are paid for by 11 ms.
+    // A call of 3 ms beside a range: 2 ms more. Calls of 9 ms allow 0.9 ms; another 11 ms pay for
+    // the other 1.1 ms.
     of.begins(10 * ms);
     of.called(4, 10 * ms, 13 * ms, 3 * ms);
     of.ends(13 * ms);
@@ -54,7 +54,8 @@ TEST_CASE("a call counts as beside a range from when it is sent until it is back
         of.called(4, before ? 13 * ms : 14 * ms, 20 * ms, 6 * ms);
         CHECK(of.delayed_ns() == (before ? 5 * ms : 0));
     }
-    // What is given is under way for as long as the one before took, and 20 ms at first.
+    // A range that this node sends counts as under way for as long as the one before took, at first
+    // for 20 ms.
     migration_debt of = after_eight(0.1);
     of.gives(100 * ms);
     of.called(4, 119 * ms, 121 * ms, 2 * ms);

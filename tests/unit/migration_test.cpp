@@ -160,8 +160,8 @@ private:
                  (step.from == MOORAGE_NONE ? "c" : std::to_string(step.from)) + ">" +
                  std::to_string(step.to) + " ";
     }
-    // What is held is the new plan less what was given up, and beside it only last copies of
-    // experts all of whose wanted copies were given up.
+    // Held are the copies of the new plan that were not given up. Beside them there are only last
+    // copies of experts that lost all their wanted copies.
     void check_end() const {
         const copy_set given_up = set_of(order_.given_up());
         CHECK(given_up.size() == order_.given_up().size());

@@ -97,7 +97,7 @@ TEST_CASE("the KV cache is counted as the executor keeps it") {
         CHECK(figures["fits"][0]["kv_bytes"] == values * 4);
         CHECK(figures["fits"][1]["kv_bytes"] == values * 2);
     }
-    // What is counted is what the executor takes.
+    // The counted bytes are those that the executor takes.
     const auto opened = open_model(golden);
     REQUIRE(opened);
     CHECK(kv_cache::bytes_wanted((*opened)->config(), {1, 100}) == values * 4);

@@ -230,7 +230,7 @@ TEST_CASE("old and new spellings give the same configuration") {
         CHECK(config.rope.beta_fast == 32);
         CHECK(config.rope.truncate);
     }
-    // What model cards tell to add to a new file is in place of what it has.
+    // The keys that model cards add to a new file replace the keys that it has.
     json both = edited("qwen3_moe",
                        {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5000.0}}}});
     both["rope_scaling"] = old["rope_scaling"];
@@ -440,7 +440,7 @@ TEST_CASE("published shapes have configurations that agree with their sizes") {
     CHECK(holds(without.failure().text, "[config]"));
 }
 
-// What of the published files the reader looks at, as they state it.
+// The keys of the published files that the reader uses, with their published values.
 TEST_CASE("published configurations") {
     const json published = parse_json(
         read_file(std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/data/published_configs.json"));
@@ -470,7 +470,7 @@ TEST_CASE("published configurations") {
             CHECK(holds(config.failure().text, one.named));
             continue;
         }
-        // What the shape file says of the model is what the model says of itself.
+        // The shape file and the model's own files agree.
         const auto again = config_of_shape(one.shape, ".");
         REQUIRE(again.ok());
         CHECK(again->attention.scale == config->attention.scale);

@@ -132,7 +132,7 @@ TEST_CASE("an index may promise what nothing needs, and leave out what is there"
     CHECK(with([&](json &map) { map["mtp.fc.weight"] = third; }).empty());
     CHECK(with([&](json &map) { map["mtp.fc.weight"] = "mtp.safetensors"; }).empty());
     CHECK(with([&](json &map) { map.erase(norm); }).empty());
-    // What is needed and not where the index says is refused, though another file has it.
+    // A needed tensor must be in the file that the index names, even if another file has it.
     const std::string other =
         index["weight_map"][norm] == third ? "model-00001-of-00003.safetensors" : third;
     CHECK(holds(with([&](json &map) { map[norm] = other; }),

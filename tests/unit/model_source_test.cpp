@@ -235,7 +235,7 @@ TEST_CASE("no more tokens are computed than the limit says") {
         bench on({{{1}, 9}, {{2}, 9}, {{3}, 9}}, {.batch = 3, .prefill = 0, .tokens = 5});
         CHECK(passes_of(on) ==
               texts{"D 0.0@0=1ofn 1.1@0=2ofn 2.2@0=3ofn", "D 0.0@1=0on 1.1@1=10on"});
-        // What the last pass says still counts.
+        // The results of the last pass still count.
         CHECK(on.from.written() == std::vector<ids>{{0, 1}, {10, 11}, {20}});
     }
     SUBCASE("beyond the work") {

@@ -392,7 +392,7 @@ TEST_CASE("what is wrong is named: tensors") {
                                              raw<uint8_t>({1, 2, 3})};
     place.write_weights(file);
     CHECK(opened(place.path())->sizes().unused_bytes == 3);
-    // Of three layers and one for further tokens, these are two too many.
+    // The model has three layers and one for further tokens, so these are two too many.
     place.edit_config({{"num_nextn_predict_layers", nullptr}});
     CHECK(holds(refusal(place.path()),
                 "tensor model.layers.3.eh_proj.weight is of layer 3; "
@@ -526,7 +526,7 @@ TEST_CASE("random models of every architecture hold the tensors of their golden"
     }
 }
 
-// What /proc says of this process, in bytes.
+// Resident bytes of this process, from /proc.
 uint64_t resident_bytes() {
     std::ifstream in("/proc/self/statm");
     uint64_t all = 0, resident = 0;

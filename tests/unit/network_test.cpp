@@ -41,7 +41,7 @@ struct planned {
 
 using landing = std::tuple<uint64_t, uint64_t>;  // time, tag
 
-// What is sent at a time is there before anything else happens at it.
+// Messages sent at a time are there before anything else happens at that time.
 std::vector<landing> run(network &links, const std::vector<planned> &all) {
     std::vector<landing> landed;
     for (size_t next = 0; next < all.size() || links.due() != MOORAGE_NEVER;) {

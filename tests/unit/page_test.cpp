@@ -162,7 +162,7 @@ std::string markup_of(const std::string &html) {
     return kept;
 }
 
-// What the page carries.
+// The data that the page carries.
 json carried(const std::string &html) {
     const std::string mark = "id=\"carried\">";
     const size_t begin = html.find(mark) + mark.size();
@@ -236,7 +236,7 @@ TEST_CASE("the page carries its report, figure by figure") {
     CHECK(data["data"]["trace"] == "prose.safetensors");
     CHECK(data["data"]["results"] == to_json(page)["results"]);
     CHECK(data["figures"]["tpot_ms.p99"]["unit"] == "ms");
-    // What is said in words stands in the page itself, and so does the table.
+    // The page itself has the words and the table.
     CHECK(contains(markup_of(html), "policy0"));
 }
 
@@ -311,8 +311,8 @@ constexpr const char *probe =
     "document.body.setAttribute('data-wide',d.scrollWidth-d.clientWidth);"
     "document.body.setAttribute('data-cut',cut);shown()},400))</script>";
 
-// What becomes of the page with more behind `mark`, which calls shown() in the end. It is drawn
-// within another one: no window of Chromium is narrower than 500 pixels.
+// The DOM of the drawn page with `more` behind `mark`, which calls shown() in the end. The page is
+// drawn within another one, because Chromium has no window narrower than 500 pixels.
 std::string drawn(const std::string &html, size_t width, const std::string &more = probe,
                   const std::string &mark = "<body>") {
     const toy::folder folder;
@@ -361,8 +361,8 @@ TEST_CASE("a browser draws everything, and nothing is cut at any width") {
 
 namespace {
 
-// Of what is drawn: entries of one legend that look alike, bars of shares that are not as long as
-// their share of the whole, maps whose columns nothing names.
+// Counts faults of the drawing: legend entries that look alike, bars whose length is not their
+// share, maps whose columns have no names.
 constexpr const char *looks_probe = R"(<script>addEventListener('load', () => setTimeout(() => {
   const all = (what, on = document) => [...on.querySelectorAll(what)];
   const twins = all('.legend').map(legend => {
@@ -406,7 +406,7 @@ TEST_CASE("a browser draws bars to scale, maps with axes and legends that tell e
 
 namespace {
 
-// What a node says of itself among `servers` of a model with `layers`, `passed` seconds later.
+// A node's status among `servers` of a model with `layers`, `passed` seconds later.
 json status_of(uint32_t servers, uint32_t layers, uint32_t passed) {
     node_snapshot made;
     made.name = "server 1 of the hall";

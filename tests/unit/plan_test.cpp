@@ -30,7 +30,7 @@ bool same(const copies &a, const copies &b) {
                       });
 }
 
-// What check_plan() says, "" where the plan is sound.
+// The error of check_plan(), "" for a sound plan.
 std::string fault_of(const scene &of, copies list) {
     plan made{"hand", std::move(list), {}, 0};
     const status sound = check_plan(of, made);
@@ -41,7 +41,7 @@ bool has(const std::string &text, const std::string &part) {
     return text.find(part) != std::string::npos;
 }
 
-// What reading the JSON says, "" where it is taken.
+// The error of reading the JSON, "" if it is accepted.
 std::string refusal_of(const scene &of, const json &file) {
     const auto read = parse_plan(file.dump(), "made.json", of);
     if (read) return "";

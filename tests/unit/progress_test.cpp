@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// What has arrived at `descriptor` and can be read without waiting.
+// The text at `descriptor` that can be read without waiting.
 std::string arrived(int descriptor) {
     std::string text;
     pollfd ready{descriptor, POLLIN, 0};

@@ -47,8 +47,8 @@ double squared_error(std::span<const float> is, std::span<const float> wanted) {
     return sum;
 }
 
-// Of a block of 256 values from `low` to `high`: half the widest step that any group can have,
-// what the rounding of its scale adds included.
+// Error bound for a block of 256 values from `low` to `high`. It is half the widest step that any
+// group can have, with the error from rounding its scale.
 double bound_of(weight_type type, double low, double high) {
     const double most = std::max(std::abs(low), std::abs(high)), range = high - low;
     const double half = 1 + 1.0 / 1024;  // binary16 scales
@@ -149,7 +149,7 @@ TEST_CASE("scales in codes of their own come back, the greatest too") {
         CAPTURE(name);
         std::vector<float> x(256);
         for (int i = 0; i < 256; ++i) {
-            // Of 16 codes, the least of all among them.
+            // Each group of 16 has the least code.
             const int code = i % 16 == 0 ? -count : (i * 7 + i / 16) % (2 * count) - count;
             x[static_cast<size_t>(i)] = static_cast<float>(code) * (i < 16 ? 1.0F : 0.5F);
         }

@@ -50,7 +50,7 @@ void check_spread(const model &of) {
     CHECK_MESSAGE(sound.ok(), (sound ? "" : sound.failure().text));
 }
 
-// Of the mean, in standard deviations of the values.
+// The mean in standard deviations of the values.
 double mean_of(const matrix &of) {
     double sum = 0, squares = 0;
     std::vector<float> row(of.columns);

@@ -115,7 +115,7 @@ TEST_CASE("a directory: what is no plan counts for nobody, and the leader writes
             at.write("registry/plan", text);
             REQUIRE(second->turn(0).ok());
             CHECK(in_force(second));
-            // Who operates the directory may remove it: what comes back is the plan in force.
+            // An operator may remove the file. The plan in force comes back.
             if (removed) {
                 std::filesystem::remove(at / "registry/plan");
                 REQUIRE(second->turn(0).ok());

@@ -169,7 +169,7 @@ TEST_CASE("the table fits 100 columns, a small one 80, and the working set is wa
     const ended many = moorage_replay_of(
         file, "--policies all --slots 10,20,30,44,45,48,100,200,240 --sharing shared,per-layer");
     CHECK(many.code == 0);
-    // What the trace cannot feed is left out, and only that.
+    // Only policies that the trace cannot feed are left out.
     CHECK(many.errors.find("left out: cache policy score needs tensor gate_scores") !=
           std::string::npos);
     CHECK(widest(below_title(many.out)) <= 100);

@@ -88,7 +88,7 @@ TEST_CASE("compare: rows die each in a way of its own, and the others stay") {
         CHECK(how.says(row + ": "));
         CHECK(on.read("c.html").find(row) != std::string::npos);
     }
-    // What is left is what a run without the dying ones says.
+    // The remaining rows equal those of a run without the dying policies.
     const ended alive = on.run({"compare", "run.toml", "--sweep", "cache.mortal.way=none,cry",
                                 "--json", "alive.json", "--html", "alive.html"});
     CHECK(alive.code == 0);
@@ -145,7 +145,8 @@ TEST_CASE("replay: a policy that dies at some sizes leaves the others, the optim
     const ended how = on.run(words);
     CHECK(how.code == 1);
     const json all = on.parsed("r.json");
-    // Of 64 requests in a circle of 8, 62, 60 and 58 find the slots full: only these die.
+    // The trace has 64 requests in a circle of 8. Requests 62, 60 and 58 find the slots full, and
+    // only these rows die.
     CHECK(all["failed"].size() == 3);
     CHECK(all["results"].size() == 9);
     CHECK(all["failed"][0]["row"] == "mortal:way=abort:at=57, 2 slots, shared");

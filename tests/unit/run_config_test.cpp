@@ -549,7 +549,7 @@ TEST_CASE("library says which file a policy is in: beside the configuration, or 
     const run_config absent = accepted(text);
     CHECK(absent.cache.library == "deep/mine.so");  // the registry looks in the plugin paths
     CHECK(absent.plugin_paths.empty());
-    // What --set chooses instead of the plugin does not take over its library.
+    // A plugin chosen by --set does not keep the library of the plugin in the file.
     CHECK(accepted(text, {"cache.plugin=lru"}).cache.library.empty());
     CHECK(accepted(text, {"cache.plugin=lru", "cache.library=my.so"}).cache.library == "my.so");
 

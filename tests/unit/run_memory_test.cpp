@@ -19,7 +19,7 @@ std::atomic<int64_t> held = 0, most = 0;
 
 }  // namespace
 
-// What a build with sanitizers puts in their place stays there.
+// A build with sanitizers keeps its own operators.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
 void *operator new(size_t bytes) {

@@ -123,7 +123,7 @@ TEST_CASE("top_p keeps the fewest that have the mass") {
                  {0.15 / 0.95, 0.5 / 0.95, 0, 0.3 / 0.95});
     check_shares(shares({.temperature = 1, .top_p = 0.999, .seed = 7}, four),
                  {0.15, 0.5, 0.05, 0.3});
-    // Of what top_k left: 0.5 is 0.625 of 0.8.
+    // top_p applies to the tokens that top_k left: 0.5 is 0.625 of 0.8.
     check_shares(shares({.temperature = 1, .top_p = 0.62, .top_k = 2, .seed = 7}, four),
                  {0, 1, 0, 0});
     check_shares(shares({.temperature = 1, .top_p = 0.63, .top_k = 2, .seed = 7}, four),
@@ -141,7 +141,7 @@ TEST_CASE("min_p leaves out what has less than its share of the largest chance")
     // After the temperature: squares 0.0225, 0.25, 0.0025, 0.09; 0.3 of the largest is 0.075.
     check_shares(shares({.temperature = 0.5, .min_p = 0.3, .seed = 8}, four),
                  {0, 0.25 / 0.34, 0, 0.09 / 0.34});
-    // Of equals all stay.
+    // Equal chances all stay.
     check_shares(shares({.temperature = 1, .min_p = 1, .seed = 8}, logs_of({0.4, 0.2, 0.4})),
                  {0.5, 0, 0.5});
     // With top_p: that keeps 0.5 and 0.3, min_p 0.5 alone.

@@ -56,7 +56,7 @@ struct made_expert {
     }
 };
 
-// Of one matrix: bytes of rows [row, row + rows), columns [column, column + columns), then scales.
+// Appends one matrix: rows [row, row + rows), columns [column, column + columns), then scales.
 void gather(const matrix &from, uint32_t row, uint32_t rows, uint32_t column, uint32_t columns,
             std::vector<std::byte> &out) {
     for (const bool scales : {false, true}) {

@@ -57,7 +57,7 @@ TEST_CASE("a top that was prefetched moves to its slot after its expert has been
     CHECK(report.experts.hits == 2);
     CHECK(report.experts.partial_hits == 2);
     CHECK(report.experts.misses == 2);
-    // Of the first prefetch only the top had set out when layer 0 was routed.
+    // When layer 0 was routed, only the top of the first prefetch had set out.
     CHECK(report.bytes.prefetch_used == 51'200 + 48'800);
     CHECK(report.arrangement.changes == 0);
 }

@@ -186,7 +186,7 @@ TEST_CASE("a weight that is not the rule's counts, a dropped one by itself, with
     on.config.router.params = {{"factor", 0.0, "test"}};
     CHECK(on.run_it(&seen).routing.held_cap == 10);
     CHECK(seen.steps == 10);
-    // What claims to be lossless is held to it.
+    // A router that claims to be lossless is checked.
     on.config.substitution_max = 1;
     on.config.router.plugin = "restate";
     CHECK(with(1).experts.substituted == 0);

@@ -362,7 +362,7 @@ TEST_CASE("texts and stops by chance: pieces of any length show the same, and ne
             const size_t bytes = std::min<size_t>(text.size() - at, 1 + random.below(4));
             out += shown.push(text.substr(at, bytes));
             at += bytes;
-            // What is out stays, and nothing is held back without need.
+            // Text that is out stays, and nothing is held back without need.
             CHECK(expected.starts_with(out));
             if (!shown.has_stopped()) CHECK(at - out.size() < 5);
         }

@@ -145,7 +145,7 @@ TEST_CASE("what arrived is used or wasted, what did not is late or cut off") {
     CHECK(report.bytes.prefetch_wasted == 200'000);
     CHECK(report.layers[0].h2d_bytes == 100'000);
     CHECK(report.layers[1].h2d_bytes == 100'000);
-    // What the last layer orders is on the link when the run ends.
+    // Orders of the last layer are on the link when the run ends.
     bench one(toy::routing({{{0}, {0}, {0}}}, 4, {0, 1}, false));
     one.config.experts = 12;
     one.tell_all("2:1");
@@ -246,7 +246,7 @@ TEST_CASE("several tokens: their number, the best score of each expert, merged p
     CHECK(joined(on.told("items layer 0")) ==
           joined(lines{"items layer 0 behind 0: 1 x2 lacks 255 load 11000 gpu 200 cpu 4500; 0 x1" +
                        absent + " 2 x1" + absent}));
-    // Of the three experts asked for two are among the first three predicted.
+    // Three experts are asked for; two of them are among the first three predicted.
     CHECK(report.predicted == 3);
     CHECK(report.predicted_right == 2);
 }
@@ -346,7 +346,7 @@ TEST_CASE("a warning of too little memory counts what is beside the cache") {
 TEST_CASE("next_gate fetches no more than what the window leaves beside the backlog") {
     bench on(toy::routing({{{0, 1}, {0, 1}}}, 4, {0, 1}, true));
     on.config.prefetch.plugin = "next_gate";
-    // Of two only the first has set out when layer 1 is routed; the second goes as demand.
+    // When layer 1 is routed, only the first of two has set out. The second goes as demand.
     CHECK(on.run_it().bytes.prefetched == 100'000);
     // 21,170 ns until the next gate, of which the link is busy 21,000: a load takes 11,000.
     on.config.prefetch.params = {{"fit_window", true, "test"}};

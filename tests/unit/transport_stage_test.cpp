@@ -173,7 +173,7 @@ TEST_CASE("wrong pieces are faults and are replaced") {
     CHECK(on.next_end() == id);  // replaced by the transfer, whole
     CHECK(on.now() == 2000);
     CHECK_FALSE(on.faults.ended());
-    // Of several by the most urgent, though a prefetch came before it.
+    // Among several waiting transfers the most urgent one goes, though a prefetch came before it.
     const auto submit = [&](owner of, uint32_t page) {
         return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000);
     };
@@ -237,7 +237,7 @@ TEST_CASE("a policy may leave a link with one piece where two could go") {
 
 namespace {
 
-// What was asked of the stage, kept beside it: each transfer by its page, which is its alone.
+// A second account of the transfers that the stage was given. Each has a page of its own.
 class drawn_transfers {
 public:
     drawn_transfers(const char *policy, settings given, uint64_t seed)

@@ -43,7 +43,7 @@ tuned_param number(const std::string &name, double from, double to, double step 
     return {.name = name, .grid = {from, to, step, step == 1}};
 }
 
-// What a run at a point gives: a figure for each target, none where it fails.
+// The result of a run at a point: a figure for each target, none if the run fails.
 using world = std::function<std::vector<double>(const tuned_point &)>;
 
 struct asked {
@@ -445,7 +445,7 @@ TEST_CASE("the program: how many experts for a hit rate") {
 
 TEST_CASE("the program: bounds of a range have units, those of experts are shares of all") {
     const bench on;
-    // Of 8 experts: 25 % are 2, 87.5 % are 7.
+    // There are 8 experts: 25 % are 2, 87.5 % are 7.
     const auto samples = [&](const std::string &range) {
         return on.figures("--param " + range + " --target hit_rate --samples 3")["samples"];
     };
@@ -517,7 +517,7 @@ TEST_CASE("the program: wrong usage says what is wrong") {
     refused("--param memry.experts --target tpot_ms=1", "did you mean memory.experts");
     refused("--param cache.plugn=lru,lfu --target tpot_ms=1", "--param cache.plugn: ");
     refused("--param memory.experts --target tpot_mss=1", "did you mean tpot_ms");
-    // What a cluster has no use for, as a number and as words.
+    // Parameters that a cluster has no use for, as a number and as words.
     const std::string cluster = MOORAGE_SOURCE_DIR "/configs/clusters/local.toml ";
     for (const char *param : {"memory.experts", "hardware.link=a,b", "cache.plugin=lru,lfu"}) {
         const moorage::test::ended how = moorage::test::run_line(

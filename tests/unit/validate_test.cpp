@@ -357,7 +357,7 @@ TEST_CASE("independent tokens ask for as many experts as chance says") {
     for (const uint32_t tokens : {2, 5, 100}) {
         CHECK(distinct_experts(32, 4, tokens, 1) ==
               doctest::Approx(32 * (1 - std::pow(1 - 4.0 / 32, tokens))));
-        // Of 32 only 16 are ever used.
+        // Only 16 of the 32 are ever used.
         CHECK(distinct_experts(32, 4, tokens, 0.5) ==
               doctest::Approx(16 * (1 - std::pow(1 - 4.0 / 16, tokens))));
     }

@@ -15,8 +15,8 @@ using moorage::test::toy_run;
 
 namespace {
 
-// Of the first version a load takes 11,000 ns and an expert 100 ns for each of one or two tokens,
-// of the second, half as large, 6,000 and 50.
+// In the first version a load takes 11,000 ns, and an expert takes 100 ns for each of one or two
+// tokens. The second version is half as large: 6,000 and 50.
 struct bench : toy_run {
     bench() : toy_run({"plugins", "tests/policies"}) {
         config.cache.plugin = "lru";
@@ -105,7 +105,7 @@ TEST_CASE("of tokens side by side the best version that any asks for is computed
     CHECK(report.versions[0].loaded_bytes == 200'000);
     CHECK(report.versions[1].loaded_bytes == 50'000);
     CHECK(report.routing.small == 2);
-    // What is to be exact asks for the first version, whoever computes with it.
+    // Exact requests need the first version, whatever other requests in the step use.
     on.config.exact_requests = {0};
     const run_report first = on.run_it();
     CHECK(first.routing.small == 1);

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a format's name in lower case, those of ggml's files.
+// Lower case: the names in ggml's files.
 std::string lower(std::string text) {
     for (char &letter : text) letter = static_cast<char>(std::tolower(letter));
     return text;
@@ -141,7 +141,7 @@ TEST_CASE("128 rows share the scales of fp8") {
 TEST_CASE("kernels and definitions agree on random bytes") {
     std::mt19937_64 random(20);
     for (const weight_format &format : weight_formats) {
-        // Whose zeros have a sign in some kernels; their values: kernels_test.cpp.
+        // Zeros of these formats have a sign in some kernels. kernels_test.cpp tests their values.
         if (format.order == value_order::pairs) continue;
         CAPTURE(std::string(format.name));
         for (const uint32_t columns : {256u, 768u}) {

@@ -50,7 +50,7 @@ TEST_CASE("a resource twice as fast is the machine whose file says so") {
     const double link = tpot("link.toml", "h2d_bytes_per_s = 10e9", "h2d_bytes_per_s = 20e9");
     CHECK(link < before);
     CHECK(tpot("", "", "", resource::link) == link);
-    // What does not take part changes nothing.
+    // A resource that takes no part changes nothing.
     CHECK(tpot("", "", "", resource::disk) == before);
     CHECK(tpot("", "", "", resource::cpu) == before);
     const double cpu = tpot("", "", "", {}, "cpu_all");
@@ -132,7 +132,7 @@ TEST_CASE("the program asks it of emulated machines") {
     REQUIRE(rows.size() == 2);
     CHECK(rows[0]["what_if"] == told["what_if"]);
     CHECK(rows[1]["what_if"]["base"] == rows[1]["tpot_ms"]["mean"]);
-    // What does not fit says so once, not once for each resource.
+    // A configuration that does not fit says so once, not once for each resource.
     std::string device = on.read("device.toml");
     const size_t at = device.find("memory_bytes = ") + 15, end = device.find('\n', at);
     folder.write("device.toml", device.replace(at, end - at, "\"1 kB\""));

@@ -211,7 +211,7 @@ TEST_CASE("the model computes with fewer experts; their weight goes to the other
     }
 }
 
-// What became of what prefetches moved: every byte has one fate, and none is behind a dispatch.
+// The fates of prefetched bytes. Every byte has one fate, and none is behind a dispatch.
 struct fates {
     uint64_t used = 0, wasted = 0, late = 0, cut_off = 0;
 };
@@ -245,8 +245,8 @@ TEST_CASE("what an order into a slot brought and nobody asks for is wasted when 
     bench on;
     on.order(7, MOORAGE_PLACE_SLOT);
     check_prefetched(on.run_on({{{0}, {1}}, {{0}, {1}}}), {.wasted = 100'000});
-    // Of one layer: the token's own load until 11,170, then the order's, which has not arrived when
-    // the token ends at 11,280. All its bytes are one piece.
+    // A model of one layer. The token's own load ends at 11,170. Then the order's load begins; it
+    // has not arrived when the token ends at 11,280. All its bytes are one piece.
     bench short_run;
     short_run.order(3, MOORAGE_PLACE_SLOT);
     check_prefetched(short_run.run_on({{{0}}}), {.wasted = 100'000, .cut_off = 100'000});

@@ -1,5 +1,5 @@
-// cluster_command.cpp - moorage cluster: how its nodes are, asked one by one; what may be asked of
-// its plan (cluster_plan.h); what they did (cluster_spans.h).
+// cluster_command.cpp - moorage cluster: the status of each node, its plan (cluster_plan.h), its
+// timeline (cluster_spans.h).
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,7 +47,7 @@ json status_of(const cluster_server &server) {
     return made;
 }
 
-// Of what a node says, which may be anything.
+// A count from a node's status. The node may have sent anything.
 uint64_t count_of(const json &from, const char *part, const char *key) {
     const json inner = part == nullptr ? from : from.value(part, json::object());
     const auto at = inner.find(key);

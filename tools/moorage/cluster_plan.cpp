@@ -1,4 +1,4 @@
-// cluster_plan.cpp - reads the registry, and asks whoever leads.
+// cluster_plan.cpp - reads the registry, and asks the leader.
 #include "tools/moorage/cluster_plan.h"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ public:
                             config_.file.string(), command),
                      true};
     }
-    // The plan that is in force; before anybody wrote one that of the file.
+    // The plan in force, or the file's plan if nobody has written one.
     const plan_record &plan() const { return plan_; }
     const plan_record &first() const { return first_; }
     const node_plan &of() const { return setup_->plan; }
@@ -121,7 +121,7 @@ std::vector<server_row> rows_of(const cluster_view &from) {
     return rows;
 }
 
-// Copies that one plan has and the other has not.
+// Number of copies that only `one` has.
 uint64_t copies_beyond(const plan_record &one, const plan_record &other) {
     uint64_t count = 0;
     for (size_t page = 0; page < one.holders.size(); ++page)
@@ -153,7 +153,7 @@ std::string new_id() {
     return format("{:08x}{:08x}", chance(), chance());
 }
 
-// What the leader says to the wish of that id.
+// Puts the wish `what` and returns the leader's answer to it.
 result<json> ask(cluster_view &of, const std::string &what, uint64_t within_ns) {
     if (of.state().leader.empty())
         return error{"nobody leads the cluster now; start a node, or wait until one leads"};
@@ -175,7 +175,7 @@ result<json> ask(cluster_view &of, const std::string &what, uint64_t within_ns) 
     return error{format("{}, which leads, does not answer", of.state().leader)};
 }
 
-// Until nothing is on its way and `done` says so; a line a second meanwhile.
+// Waits until nothing moves and `done` is true. Prints a line a second meanwhile.
 status wait_until(cluster_view &of, uint32_t within_s, const std::function<bool()> &done) {
     uint64_t told_ns = steady_ns();
     for (const uint64_t end_ns = told_ns + within_s * uint64_t{1'000'000'000};;) {
@@ -199,8 +199,8 @@ double number_at(const json &of, const char *key) {
     return at != of.end() && at->is_number() ? at->get<double>() : 0;
 }
 
-// The leader looks at once; whether it found room is its answer to a question behind it. Empty: it
-// has said nothing of this server yet.
+// Why the leader could not drain the server. The leader looks at once, and answers a later question
+// with the result. Empty: it has said nothing about this server yet.
 std::string why_not_drained(const registry_state &state, const std::string &server) {
     const auto note = state.notes.find(answer_note);
     if (note == state.notes.end()) return "";
@@ -290,7 +290,7 @@ int drain_server(const plan_arguments &given) {
     return exit_ok;
 }
 
-// What the policy states of the plan; "" where it states nothing.
+// The policy's facts about the plan; "" if it states none.
 static std::string facts_line(const json &said) {
     const auto facts = said.find("facts");
     if (facts == said.end() || !facts->is_object()) return "";

@@ -1,5 +1,5 @@
-// cluster_plan.h - moorage cluster plan, drain, rebalance: the plan that is in force, and what the
-// node that leads is asked to make of it.
+// cluster_plan.h - moorage cluster plan, drain, rebalance: shows the plan in force, and asks the
+// leader to change it.
 #pragma once
 
 #include <cstdint>

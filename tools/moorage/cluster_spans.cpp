@@ -1,4 +1,4 @@
-// cluster_spans.cpp - asks nodes for their spans, one after the other, and draws what they say.
+// cluster_spans.cpp - asks nodes for their spans, one after the other, and draws them.
 #include "tools/moorage/cluster_spans.h"
 
 #include <algorithm>
@@ -28,12 +28,12 @@ result<node_spans> spans_of(const cluster_server &server) {
     auto made = read_node_spans(json::parse(*answer, nullptr, false));
     if (made && made->server != server.name)
         return error{format("{} answers at {}", made->server, server.status)};
-    // Where heartbeats say nothing of its clock.
+    // Used if heartbeats give no offset of its clock.
     if (made) made->asked_ns = asked_ns, made->answered_ns = answered_ns;
     return made;
 }
 
-// The home first: its clock is the one that is drawn by.
+// The home comes first, because the drawing uses its clock.
 std::vector<cluster_server> in_order(const cluster_config &of, const std::string &home) {
     std::vector<cluster_server> all = of.servers;
     std::stable_partition(all.begin(), all.end(),

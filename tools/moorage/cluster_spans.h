@@ -1,4 +1,4 @@
-// cluster_spans.h - moorage cluster timeline: what all nodes of a cluster did lately, on one clock.
+// cluster_spans.h - moorage cluster timeline: recent work of all nodes of a cluster, on one clock.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct spans_arguments {
     setting_options settings;
 };
 
-// Asks every node for its spans and draws them. The exit code of the program.
+// Asks every node for its spans and draws them. Returns the exit code.
 int draw_spans(const spans_arguments &given);
 
 }  // namespace moorage::tool

@@ -1,4 +1,4 @@
-// command.h - the subcommands of the program: each is one file, named in the list in main.cpp.
+// command.h - the subcommands of the program. Each is one file, in the list of main.cpp.
 #pragma once
 
 #include <functional>
@@ -10,12 +10,12 @@ namespace moorage::tool {
 // Exit codes of the contract.
 inline constexpr int exit_ok = 0, exit_failed = 1, exit_usage = 2, exit_policy_died = 3;
 
-// Adds one subcommand to `app`; the function it returns runs it, once parsing chose it, and returns
-// the exit code.
+// Adds one subcommand to `app`. The returned function runs it if parsing chose it, and returns the
+// exit code.
 using command = std::function<int()>;
-// Runs it here: what it throws is told, and its exit code returned.
+// Runs it in this process. Prints any exception, and returns the exit code.
 int guarded(const command &action);
-// MOORAGE_ONE_PROCESS=1: nothing is done in a child process.
+// MOORAGE_ONE_PROCESS=1: no child processes are used.
 bool is_one_process();
 command install_plugins(parser &app);
 command install_trace(parser &app);

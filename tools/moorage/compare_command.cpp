@@ -46,7 +46,7 @@ struct work {
 
 constexpr uint64_t repeats_max = 1000;
 
-// What differs between the repeats of a row: seeds, or the values of a setting.
+// The difference between the repeats of a row: seeds, or the values of a setting.
 struct repetition {
     uint64_t seeds = 1;
     std::optional<sweep> values;
@@ -60,7 +60,7 @@ result<repetition> read_repeat(const std::string &text) {
         auto values = parse_sweep(text);
         if (!values) return values.failure();
         made.values = std::move(values).value();
-        // Repeats are runs that a mean can be taken of: of one thing, with other texts or draws.
+        // Repeats must allow a mean: the same configuration with other texts or draws.
         const sweep &of = *made.values;
         if (of.section != "source" && of.key != "seed" && !of.key.ends_with(".seed"))
             return error{format("--repeat {}.{}: repeats differ in their text or their draws "
@@ -80,7 +80,7 @@ result<repetition> read_repeat(const std::string &text) {
     return made;
 }
 
-// As the row file tells runs apart, beside their files.
+// The settings by which the row file tells runs apart, beside their files.
 std::string settings_text(const std::vector<override_value> &given) {
     std::string text;
     for (const override_value &one : given)
@@ -119,7 +119,7 @@ result<work> read_configs(const compare_arguments &given) {
     return all;
 }
 
-// The file's name without its ending, or its path where two files share the name.
+// The file's name without its ending, or its path if two files share the name.
 std::string name_of(const run_config &config, const std::vector<run_config> &all) {
     const std::filesystem::path stem = config.file.stem();
     for (const run_config &other : all)
@@ -128,13 +128,13 @@ std::string name_of(const run_config &config, const std::vector<run_config> &all
     return stem.string();
 }
 
-// A cluster's report does not repeat its description; what was swept in it must be there, though.
+// A cluster's report does not repeat its description, but swept keys must be in it.
 void note_swept(json &config, const std::vector<override_value> &swept) {
     for (const override_value &one : swept)
         if (one.section == "cluster") config["cluster"][one.key] = one.value;
 }
 
-// What tells a row from the others: its configuration, where there are several, and what is swept.
+// A row's label: its configuration, if there are several, and its swept values.
 std::string label_of(const work &done, size_t row) {
     const std::vector<run_config> &configs = done.configs;
     std::string label;
@@ -147,7 +147,7 @@ std::string label_of(const work &done, size_t row) {
     return label;
 }
 
-// The first run of a row with what all say together; the failure of the first that failed.
+// The first run of a row with the figures of all its repeats, or the first failure.
 run_outcome joined(std::span<run_outcome> runs, comparison_row &row) {
     for (run_outcome &one : runs)
         if (!one.report) return std::move(one);
@@ -205,7 +205,7 @@ std::string command_line(const compare_arguments &given) {
     return given.what_if ? text + " --what-if" : text;
 }
 
-// Rows that failed are left out of `all`, in whose order the others are.
+// Rows that failed are left out of `all`; the others keep their order.
 status ask_all(const work &done, comparison &all, run_resources &shared) {
     size_t next = 0;
     for (size_t i = 0; i < done.configs.size() && next < all.rows.size(); ++i) {
@@ -220,7 +220,7 @@ status ask_all(const work &done, comparison &all, run_resources &shared) {
 }
 
 status write_all(const compare_arguments &given, const comparison &all) {
-    // The text first: a file that cannot be written must not take the result with it.
+    // Prints the text first, so that a file that cannot be written does not lose the result.
     if (given.json_file != "-" && given.csv_file != "-") print(to_text(all, output_columns()));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(all)); !done) return done;

@@ -1,5 +1,5 @@
-// completion_command.cpp - moorage completion and moorage man: what shells and man(1) read, made of
-// the command line as the other commands declare it. Neither stands in --help: packages run them.
+// completion_command.cpp - moorage completion and moorage man: scripts for shells and the page for
+// man(1), made from the declared command line. --help shows neither, because packages run them.
 #include <cstdlib>
 #include <ctime>
 #include <memory>
@@ -13,7 +13,7 @@ namespace moorage::tool {
 
 namespace {
 
-// Of today, or of SOURCE_DATE_EPOCH where a build wants the same bytes again.
+// Today, or SOURCE_DATE_EPOCH for a reproducible build.
 std::string date_of_page() {
     const char *given = std::getenv("SOURCE_DATE_EPOCH");
     const std::time_t when =

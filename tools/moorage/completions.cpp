@@ -1,4 +1,4 @@
-// completions.cpp - scripts that complete command lines, from the command line as it is declared.
+// completions.cpp - scripts that complete command lines, made from the declared command line.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +33,7 @@ std::string escaped(std::string_view text, std::string_view special, std::string
     return to;
 }
 
-// Bash: the path of commands is found among the words, then what the word before asks for.
+// Bash: finds the path of commands among the words, then completes for the word before.
 
 void append_bash_values(std::string &to, const described_command &one) {
     for (const described_option &option : one.options) {

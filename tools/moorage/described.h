@@ -1,5 +1,5 @@
-// described.h - the command line as data: what the manual page and the shells' completions are
-// made of. parser::described() fills it.
+// described.h - the command line as data, for the manual page and the shells' completions.
+// parser::described() fills it.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ enum class argument_kind : uint8_t { none, word, file, other };
 struct described_option {
     std::vector<std::string> names;  // "--json", "-q"; of an argument without one: "config"
     bool positional = false, required = false, repeatable = false;
-    std::string value;  // what stands for it in usage: "FILE"; "" of a flag
+    std::string value;  // its placeholder in usage: "FILE"; "" for a flag
     argument_kind kind = argument_kind::none;
-    std::vector<std::string> words;  // of kind `word`: all that may be given
+    std::vector<std::string> words;  // for kind `word`: all allowed words
     std::string bounds;              // "1 - 64", or ""
-    std::string fallback;            // its value where it is not given, or ""
+    std::string fallback;            // its default value, or ""
     std::string help;
 };
 
 struct described_command {
-    std::string path;    // "trace synth"; "" of the program
+    std::string path;    // "trace synth"; "" for the program
     std::string title;   // one line
     std::string footer;  // own paragraphs, or ""
     std::vector<described_option> options;

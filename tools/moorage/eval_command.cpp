@@ -1,4 +1,4 @@
-// eval_command.cpp - moorage eval: how well a model foretells a text.
+// eval_command.cpp - moorage eval: how well a model predicts a text.
 #include <cmath>
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// generate_command.cpp - moorage generate: continues prompts, the text as it comes.
+// generate_command.cpp - moorage generate: continues prompts, and prints the text while it arrives.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -31,12 +31,12 @@ struct generate_arguments {
     model_run_options common;
     node_run_options at;
     prompt_options prompts;
-    std::string node;  // that is asked in place of computing here
+    std::string node;  // asked instead of computing here
     bool quiet = false, figures = false;
 };
 
-// One prompt is written as it comes; several would mix, so they follow each other at the end. A run
-// that is refused writes nothing.
+// The text of one prompt is printed while it arrives. Several texts would mix, so they are printed
+// at the end. A refused run prints nothing.
 class printer {
 public:
     // `stops` (text_ends.h) are borrowed.
@@ -71,7 +71,7 @@ private:
     stop_stream shown_;
 };
 
-// To standard error: the text alone is the result.
+// Prints to standard error, because only the text is the result.
 void print_figures(const run_config &config, const run_report &report) {
     const double tpot = report.tpot_ms.mean;
     std::string line =
@@ -90,7 +90,7 @@ void print_figures(const run_config &config, const run_report &report) {
     print_error(line + "\n");
 }
 
-// As other programs have it: text that is drawn, from what is likely.
+// Defaults of other programs: sampling from likely tokens.
 run_config generate_defaults() {
     run_config defaults;
     defaults.temperature = 0.8;

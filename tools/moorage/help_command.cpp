@@ -1,5 +1,5 @@
-// help_command.cpp - moorage help: what a figure of a report or a key of a configuration means,
-// from the tables that make the one and read the other, and what a command takes.
+// help_command.cpp - moorage help: explains figures of reports, keys of configurations, and options
+// of commands. Figures and keys come from the tables that write and read them.
 #include <memory>
 #include <string>
 #include <vector>

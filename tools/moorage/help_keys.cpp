@@ -20,7 +20,7 @@ bool is_section(const key_table &of) { return of.called.starts_with('['); }
 
 std::string default_of(const told_key &one) { return one.usual.empty() ? "none" : one.usual; }
 
-// How --set reaches it; "" where it does not.
+// The key for --set; "" if --set cannot reach it.
 std::string option_of(const key_table &of, std::string_view key) {
     if (!is_section(of)) return "";
     if (!of.called.starts_with("[[")) return format("--set {}.{}=VALUE", of.name, key);
@@ -154,13 +154,13 @@ std::vector<std::string> key_topics() {
 std::string markdown_of_keys() {
     std::string text =
         "# Keys of configurations\n\n"
-        "Written by `moorage help keys --markdown`, from the table that the parser reads keys by; "
-        "`moorage help KEY` explains one,\n`configs/example.toml` has them in use. Every command "
-        "takes `--set SECTION.KEY=VALUE`; which value counts where several\nare given is said in "
-        "`core/config/README.md`.\n\n"
-        "A number with a unit may be written as text with another unit of the same kind, behind "
-        "one space or none:\n`bytes = \"5 GiB\"`, `--set cluster.links.bits_per_s=\"500 Mbit/s\"`, "
-        "`experts = \"25%\"`. Upper and lower case differ.\n\n"
+        "`moorage help keys --markdown` writes this page from the parser's table of keys. "
+        "`moorage help KEY` explains one key.\n`configs/example.toml` shows the keys in use. Every "
+        "command takes `--set SECTION.KEY=VALUE`.\n`core/config/README.md` says which value counts "
+        "if several are given.\n\n"
+        "You may write a number as text with another unit of the same kind. Put one space or "
+        "none before the unit. Upper and\nlower case differ. Examples: `bytes = \"5 GiB\"`, "
+        "`experts = \"25%\"`,\n`--set cluster.links.bits_per_s=\"500 Mbit/s\"`.\n\n"
         "| plain numbers are in | units |\n|---|---|\n";
     for (const quantity_unit one : all_units)
         text += format("| {} | {} |\n", name_of(one), fmt::join(symbols_of(one), ", "));

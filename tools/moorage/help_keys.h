@@ -1,4 +1,4 @@
-// help_keys.h - what keys of configurations mean, from the table that the parser reads them by.
+// help_keys.h - explains keys of configurations, from the parser's own table.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ std::string markdown_of_keys();
 // The units that numbers may have.
 std::string text_of_units();
 
-// Of "memory", "memory.experts", "experts" or "cache.lfu.half_life": each table, key and parameter
-// of a policy that the topic names; "" where there is none.
+// Each table, key and parameter of a policy that the topic names; "" if there is none. Topics are
+// like "memory", "memory.experts", "experts" or "cache.lfu.half_life".
 std::string text_of_topic(const std::string &topic);
-// What may be asked for, for hints.
+// The known topics, for hints.
 std::vector<std::string> key_topics();
 
 }  // namespace moorage::tool

@@ -1,5 +1,5 @@
 // load_command.cpp - moorage load: asks the homes of a cluster of real nodes for texts, at the
-// times at which an emulated run would be asked, and reports what came of it.
+// times of an emulated run, and reports the answers.
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -45,13 +45,13 @@ struct load_arguments {
 constexpr uint64_t node_answer_ns = 2'000'000'000;
 constexpr uint32_t requests_max = 65536;  // of each home
 
-// A signal comes on any of the threads.
+// A signal can arrive on any thread.
 std::atomic<bool> asked_to_stop = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void keep_stop(int) { asked_to_stop = true; }
 
-// What prompts are cut from: a text's ids, else ids by chance.
+// The source of prompts: the ids of a text, or random ids.
 class prompts {
 public:
     static result<prompts> make(const load_arguments &given, const opened_model &from,
@@ -123,7 +123,7 @@ result<std::vector<load_request>> make_requests(const load_arguments &given,
     std::vector<load_request> all;
     for (const home_arrival &one : *arrivals) {
         auto ids = from->next(one);
-        if (one.home >= servers) continue;  // a user of the radio, who is no node
+        if (one.home >= servers) continue;  // a user of the radio, not a node
         if (!wanted[one.home]) continue;
         all.push_back(
             {one.home, one.of.arrived_ns, {std::move(ids), std::max(one.of.output_tokens, 1u), 0}});
@@ -170,7 +170,7 @@ std::string answers_of(const node_setup &setup, const std::vector<load_request> 
     return text;
 }
 
-// The same cluster in virtual time, beside what was measured.
+// Shows the same cluster in virtual time, beside the measured one.
 status tell_beside(const load_arguments &given, const run_config &asked, run_resources &shared,
                    const run_report &real) {
     auto overrides = read_settings(given.common.settings);

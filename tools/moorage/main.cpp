@@ -30,15 +30,15 @@ constexpr command (*installers[])(parser &) = {
     install_tune,       install_replay,   install_trace,   install_model,   install_tokenize,
     install_profile,    install_validate, install_plugins, install_cluster, install_help,
     install_completion, install_man};
-// What serves or asks until it is told to end: it drains in its own time. A node has a supervisor
-// of its own, which knows at which request it died.
+// Commands that run until they are told to end. They drain in their own time. A node has a
+// supervisor of its own, which knows at which request the node died.
 constexpr command (*servers[])(parser &) = {install_node, install_load};
 
-// The options by which commands name what they write.
+// The options that name output files.
 constexpr const char *outputs[] = {"--json",     "--html", "--csv",    "--rows",
                                    "--timeline", "--out",  "--answers"};
 
-// What this process was not given: memory, or a thread.
+// The system refused memory or a thread to this process.
 int refused(const char *what, const char *limits) {
     return fail(
         {core::format("{}; limits of this process: {} (`ulimit -a` shows them)", what, limits)});
@@ -66,15 +66,21 @@ int guarded(const command &action) {
 
 namespace {
 
-// The command in a child process, so that whatever ends it can be told.
+// Runs the command in a child process, so that this process can report how it ended.
 int supervised(const command &action, const given_values &files) {
     if (is_one_process()) return guarded(action);
-    const core::ending how =
-        core::supervise([&](const core::sender &) { return guarded(action); }, {});
+    core::supervision supervision;
+    supervision.print = print_for_child;
+    const core::ending how = core::supervise(
+        [&](const core::sender &) {
+            print_through_parent();
+            return guarded(action);
+        },
+        supervision);
     if (!how.forked.empty())
         core::log_warning(
             core::format("{} made a second process of this one, which was ended", how.forked));
-    if (how.finished) return how.exit_code;
+    if (how.finished) return finish_output(how.exit_code);
     core::remove_partial_files(0);
     fail({how.text()});
     for (const auto &[option, file] : files)
@@ -87,7 +93,7 @@ int supervised(const command &action, const given_values &files) {
 }  // namespace
 
 int run(int argc, char **argv) {
-    // Asked for by scripts, again and again: no command needs to be known for it.
+    // Scripts ask for it often, so it is answered before commands are declared.
     if (argc == 2 && std::string_view(argv[1]) == "--version") {
         print("moorage " MOORAGE_VERSION "\n");
         return finish_output(exit_ok);
@@ -112,7 +118,7 @@ int run(int argc, char **argv) {
         command action = install(app);
         serving.emplace_back(app.last_subcommand(), std::move(action));
     }
-    // Keys are the same everywhere; commands that have no use for any say so.
+    // Keys are the same for all commands. A command without use for them says so.
     setting_options useless;
     std::vector<parser *> without;
     for (parser *leaf : app.leaves())
@@ -141,7 +147,7 @@ int run(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     moorage::tool::secure_standard_descriptors();
-    // A pipe that nobody reads any more is an error of the write, told like any other.
+    // Writing to a closed pipe then gives an error, which is reported like any other.
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);  // and so is a file longer than ulimit -f
     moorage::core::remove_partial_files_on_signals();

@@ -1,4 +1,4 @@
-// manual.cpp - the manual page, in mdoc(7), from the command line as it is declared.
+// manual.cpp - the manual page, in mdoc(7), made from the declared command line.
 #include <string>
 #include <string_view>
 
@@ -11,7 +11,7 @@ namespace {
 
 using core::format;
 
-// As plain text: nothing in it is a request or an escape, and a sentence begins a line.
+// Plain text without requests or escapes. Each sentence begins a line.
 std::string plain(std::string_view text) {
     std::string to;
     for (const char c : text) {
@@ -30,7 +30,7 @@ std::string plain(std::string_view text) {
     return to;
 }
 
-// Words of one line, as what stands after a macro; none is taken for a macro itself.
+// Words of one line, for use after a macro. None is read as a macro itself.
 std::string words(std::string_view text) {
     std::string to;
     for (const std::string &word : core::split(text, ' '))
@@ -40,7 +40,7 @@ std::string words(std::string_view text) {
 
 std::string flag(const std::string &name) { return "Fl " + words(name.substr(1)); }
 
-// "Fl \&-json Ar \&FILE", of all its names.
+// All its names: "Fl \&-json Ar \&FILE".
 std::string heading(const described_option &one) {
     std::string to;
     for (const std::string &name : one.names)
@@ -49,7 +49,7 @@ std::string heading(const described_option &one) {
     return to;
 }
 
-// Help, and behind it what the table of options knows besides.
+// The help text, then further facts of the table of options.
 std::string explanation(const described_option &one) {
     std::string to = one.help, more;
     const auto add = [&](const std::string &part) { more += (more.empty() ? "" : "; ") + part; };

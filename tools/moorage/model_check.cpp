@@ -1,4 +1,4 @@
-// model_check.cpp - moorage model check: what this program computes against the reference.
+// model_check.cpp - moorage model check: compares this program's results with the reference.
 #include "tools/moorage/model_check.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ struct model_check_arguments {
     uint32_t threads = 0;  // of [run]
 };
 
-// What was computed: as exactly as it can be and, on the CPU, as [run] arithmetic = "fast" does it.
+// Results of exact arithmetic and, on the CPU, of [run] arithmetic = "fast".
 struct checked {
     golden_report exact;
     std::optional<golden_report> fast;
@@ -91,7 +91,8 @@ result<checked> check_on_gpu(const model &of, const golden_data &golden, uint32_
     return checked{std::move(*exact), {}};
 }
 
-// An error that is no number is not compared with a limit: the weight is named that made it so.
+// An error that is not a number is not compared with a limit. The message names the weight that
+// caused it.
 status check_finite(const std::string &name, const model &of, const checked &all) {
     if (std::isfinite(all.exact.logits_error) &&
         (!all.fast || std::isfinite(all.fast->logits_error)))

@@ -1,5 +1,5 @@
-// model_command.cpp - `moorage model`: what a model holds, whether it computes right, and
-// other files of it.
+// model_command.cpp - `moorage model`: shows a model's contents, checks its results, writes other
+// files of it.
 #include <memory>
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-// model_convert.cpp - what is asked for, and what came of it.
+// model_convert.cpp - reads the options, converts, and prints the result.
 #include "tools/moorage/model_convert.h"
 
 #include <memory>

@@ -34,22 +34,22 @@ struct model_info_arguments {
     setting_options settings;
 };
 
-// What a device has left for experts beside everything else.
+// The memory that a device has left for experts beside everything else.
 struct fit {
     std::string profile;
     uint64_t memory_bytes = 0, needed_bytes = 0;  // needed: all but experts, with the reserve
     uint64_t kv_bytes = 0;
     uint64_t experts = 0;
     double share = 0;         // of all experts
-    bool is_default = false;  // of any machine's own processor, not measured on this one
+    bool is_default = false;  // a default processor, not measured on this machine
 };
 
 struct summary {
     const model &of;
     model_shape shape;
-    uint32_t context;  // of what was asked for, as many as the model has positions
+    uint32_t context;  // as asked for, at most the model's positions
     uint32_t context_asked;
-    const executor_kind &executor;  // whose cache the figures of JSON are
+    const executor_kind &executor;  // the figures of JSON are for its cache
     std::vector<fit> fits;
 };
 
@@ -65,7 +65,7 @@ const char *name_of(score_kind kind) {
     return names[static_cast<size_t>(kind)];
 }
 
-// Bytes of matrices by the name of their format, the largest first: of experts, or of all.
+// Bytes of matrices by the name of their format, the largest first; for experts, or for all.
 std::vector<std::pair<std::string, uint64_t>> formats_of(const model &of, bool experts) {
     std::map<std::string, uint64_t> bytes;
     const auto add = [&](const matrix &one) { bytes[core::name_of(one.type)] += bytes_of(one); };
@@ -94,7 +94,7 @@ uint32_t sliding_layers(const model_config &config) {
     return static_cast<uint32_t>(std::ranges::count(config.attention.sliding, 1));
 }
 
-// As an executor keeps them: every layer has every position, also behind its window.
+// As executors keep them: every layer has every position, also those outside its window.
 uint64_t token_kv_bytes(const summary &what, const executor_kind &executor) {
     return what.of.config().kv_token_layer_bytes(executor.kv_value_bytes) * what.shape.layers;
 }
@@ -311,7 +311,7 @@ result<fit> fit_on(const std::string &profile, const summary &what) {
     const model_shape &shape = what.shape;
     const uint64_t all = uint64_t{shape.moe_layers} * shape.experts;
     fit made{.profile = hardware->id, .memory_bytes = device.memory_bytes};
-    // On a processor the executor cpu runs, on a GPU cuda.
+    // A processor uses the executor cpu, a GPU uses cuda.
     made.kv_bytes = kv_bytes(what, *find_executor(device.is_host ? "cpu" : "cuda"));
     made.needed_bytes = device.reserved_bytes + shape.non_expert_bytes + made.kv_bytes;
     made.is_default = device.is_host && hardware->id == "host";

@@ -1,4 +1,5 @@
-// model_info.h - moorage model info: what a model directory is, how large, and what fits where.
+// model_info.h - moorage model info: a model directory's kind and sizes, and how much fits on which
+// device.
 #pragma once
 
 #include "tools/moorage/command.h"

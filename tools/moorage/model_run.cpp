@@ -1,4 +1,4 @@
-// model_run.cpp - the options that commands over a model directory have in common.
+// model_run.cpp - the common options of commands over a model directory.
 #include "tools/moorage/model_run.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ core::result<std::string> read_prompt(const std::string &file) {
         return error{
             core::format("{}: more than {} bytes, the limit of a prompt", name, prompt_bytes_max),
             true};
-    // Editors and echo end a file with it; the model would see an empty line.
+    // Editors and echo end a file with a line break. The model would see an empty line.
     if (text.ends_with('\n')) text.resize(text.size() - (text.ends_with("\r\n") ? 2 : 1));
     if (text.empty()) return error{core::format("{}: holds no text to continue", name), true};
     return text;

@@ -1,4 +1,4 @@
-// model_run.h - what generate, eval and trace record share: a configuration around a model
+// model_run.h - shared by generate, eval and trace record: a configuration around a model
 // directory.
 #pragma once
 
@@ -25,11 +25,11 @@ struct prompt_options {
 };
 // Adds --prompt, --prompt-file and --max-tokens.
 void add_prompt_options(parser &command, prompt_options &prompts, setting_options &settings);
-// The texts, then those of the files and of standard input, without the line break at their end.
+// The texts, then those of the files and of standard input, each without its last line break.
 core::result<std::vector<std::string>> read_prompts(const prompt_options &prompts);
-// The configuration of the file, or the defaults (executor cpu, every expert in memory), with
-// [source] model set to the directory and everything else of [source] that names work removed.
-// `defaults`: of keys that are given nowhere.
+// The configuration of the file, or the defaults (executor cpu, every expert in memory). [source]
+// model is set to the directory. All other keys of [source] that name work are removed. `defaults`:
+// values of keys that are given nowhere.
 core::result<core::run_config> model_config_of(const model_run_options &options,
                                                const core::run_config &defaults = {});
 

@@ -1,4 +1,4 @@
-// model_shape.cpp - counts what the headers of a model's files say into a file of configs/models.
+// model_shape.cpp - makes a file of configs/models from the headers of a model's files.
 #include "tools/moorage/model_shape.h"
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct model_shape_arguments {
     std::string directory, out_file = "-";
 };
 
-// Products by weights that a token passes in a layer with experts (model_shape::products).
+// Products by weights for a token in a layer with experts (model_shape::products).
 uint32_t products_of(const model_config &config) {
     const attention_config &attention = config.attention;
     constexpr uint32_t output_and_router = 2, mlp = 3, latent_keys_values = 3;
@@ -33,8 +33,8 @@ uint32_t products_of(const model_config &config) {
            (config.shared_intermediate != 0 ? mlp : 0);
 }
 
-// Of a token with one cached token: scores and sums, a multiplication and an addition each. Latent
-// attention works on the compressed vector.
+// Operations of a token with one cached token: scores and sums, a multiplication and an addition
+// each. Latent attention works on the compressed vector.
 double context_operations_of(const model_config &config) {
     const attention_config &of = config.attention;
     const double width = of.kind == attention_kind::latent
@@ -56,7 +56,7 @@ model_shape with_formats(const model &of, model_shape shape) {
     const auto bits = [](uint64_t bytes, double weights) {
         return 8 * static_cast<double>(bytes) / weights;
     };
-    // The mean: formats may differ from layer to layer.
+    // A mean, because formats may differ from layer to layer.
     const uint64_t count = uint64_t{shape.moe_layers} * shape.experts;
     shape.expert_bytes = (sizes.experts_bytes + count / 2) / count;
     shape.expert_bits = bits(sizes.experts_bytes, experts);
@@ -86,7 +86,7 @@ int write_shape(const model_shape_arguments &given) {
     const std::string text =
         to_toml(*shape, (one_file ? "[S] metadata of " : "[S] config.json of ") + shape->name,
                 "[D] counted from the headers of its weights; KV cache at 2 bytes a value");
-    // Whoever gets the file can load it.
+    // Reads the text back, so that the written file is sure to load.
     if (const auto read = parse_shape(text, shape->name); !read) return fail(read.failure());
     if (const status done = write_text(given.out_file, text); !done) return fail(done.failure());
     return exit_ok;

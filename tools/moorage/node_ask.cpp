@@ -35,7 +35,8 @@ std::string line_of(const std::string &server, const std::vector<load_outcome> &
     return line;
 }
 
-// A node ends its texts at the model's ends, which are its own file's business.
+// A node ends its texts at the model's end tokens by its own file. So only the other rules are used
+// here.
 result<text_end_rules> own_end_rules(const run_config &config, const model &of,
                                      const tokenizer *words) {
     run_config own = config;
@@ -43,12 +44,13 @@ result<text_end_rules> own_end_rules(const run_config &config, const model &of,
     return end_rules_of(own, of, words);
 }
 
-// What comes from a node, up to where the asker wants it to end.
+// The texts of a node, cut where the user's rules end them.
 class cut_texts {
 public:
     cut_texts(const tokenizer &words, text_end_rules rules, size_t requests)
         : words_(words), rules_(std::move(rules)), watch_(words, rules_.texts), texts_(requests) {}
-    // Whether the token belongs to the text, as far as it is known; the last one may end in it.
+    // Whether the token belongs to the text, as far as known. The text may end inside the last
+    // token.
     bool take(size_t request, int32_t id) {
         part &text = texts_[request];
         if (text.has_ended) return false;
@@ -92,8 +94,8 @@ result<node_answers> ask_node(const run_config &config, const std::string &serve
     auto over = open_wire(config, shared.policies(), setup->plan, wire_calls::beside);
     if (!over) return over.failure();
     load_options options;
-    // A node that many ask at once has places and turns for all of them, one after the other. Who
-    // waits in its queue is answered when its turn comes; a node that is silent is told from it.
+    // Waits long enough for a busy node, which queues its requests and answers them in turn. A node
+    // that hangs is still told apart.
     options.connect_ns = 60'000'000'000;
     options.patience_ns = 600'000'000'000;
     options.stop = stop;

@@ -1,4 +1,4 @@
-// node_ask.h - a command's prompts, asked of a node that runs.
+// node_ask.h - sends a command's prompts to a running node.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,17 @@
 
 namespace moorage::tool {
 
-// What came of it, and a line on it.
+// The answers, and a line about them.
 struct node_answers {
     core::text_report text;
     std::string line;  // "20 tokens written by device, first after 16.1 ms, then 197 tokens/s"
 };
 
-// Asks the node of `server` for config.prompts, all at once, and hands on what it writes to the
-// first as it comes; `stop` is asked now and then. Tokens are chosen as the node's own [source]
-// says; a text ends where that says, and at config.stop. An error where one is not answered: what
-// the home says, or that it is not there. Requires: config is of node_config_of(), with prompts;
-// shared.scan() went well.
+// Asks the node of `server` for config.prompts, all at once. Passes on the text of the first prompt
+// while it arrives. Calls `stop` now and then. The node chooses tokens by its own [source]. A text
+// ends by those rules, and at config.stop. Fails if a prompt is not answered, with the home's text
+// or because it is not there. Requires: config from node_config_of(), with prompts, and a
+// successful shared.scan().
 core::result<node_answers> ask_node(const core::run_config &config, const std::string &server,
                                     core::run_resources &shared,
                                     const std::function<void(int32_t id)> &on_token,

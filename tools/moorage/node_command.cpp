@@ -1,6 +1,7 @@
 // node_command.cpp - moorage node: serves the experts that a plan gives to one server of a cluster.
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,31 +37,37 @@ struct node_arguments {
     bool hedge = false;
 };
 
-// What the process that serves leaves to its supervisor, beside the board of calls.
+// State that the serving process leaves to its supervisor, beside the board of calls.
 struct shown_work {
-    std::atomic<uint64_t> request = 0;  // that is under way, by the home's count; 0: none
+    std::atomic<uint64_t> request = 0;  // under way, in the home's count; 0: none
 };
 
-constexpr unsigned end_s = 5;  // that a node has once it was asked to end
+constexpr unsigned end_s = 5;  // time that a node has to end
 
 // A signal comes on any of the threads.
 std::atomic<bool> asked_to_end = false, has_drained = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void keep_asking(int) {
-    if (!asked_to_end.exchange(true)) ::alarm(end_s);
+    if (asked_to_end.exchange(true)) return;
+    const itimerval late{{}, {end_s - 1, 500'000}};  // before the supervisor's own limit
+    ::setitimer(ITIMER_REAL, &late, nullptr);
 }
 
-// A policy, or the place of the registry, may keep it for ever. Which policy, the board says.
+// A policy or the registry's file system may block for ever. The board names the policy.
 void end_late(int signal) {
-    note_on_board(has_drained ? "it was asked to end, and its threads (registry, plan, heartbeats, "
-                                "wire) had not ended 5 s later"
-                              : "it was asked to end, and was still at work 5 s later");
+    if (!asked_to_end)
+        note_on_board("SIGALRM came, which this node had not asked for: a timer of a policy");
+    else
+        note_on_board(has_drained
+                          ? "it was asked to end, and its threads (registry, plan, heartbeats, "
+                            "wire) had not ended 5 s later"
+                          : "it was asked to end, and was still at work 5 s later");
     std::signal(signal, SIG_DFL);
     ::raise(signal);
 }
 
-// SIGHUP stays as it is with nohup.
+// With nohup, SIGHUP stays ignored.
 void take_signals() {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP})
         if (std::signal(signal, keep_asking) == SIG_IGN) std::signal(signal, SIG_IGN);
@@ -77,7 +84,7 @@ std::string summary(node_process &process, const node_setup &setup) {
     return line + "\n";
 }
 
-// One where a workload enters.
+// Whether requests enter at this server: it has a workload.
 bool is_home(const run_config &config, const node_setup &setup) {
     return !config.cluster->servers[setup.server].workload.empty();
 }
@@ -147,8 +154,8 @@ int serve(const node_arguments &given, shown_work &shown) {
     return exit_ok;
 }
 
-// In a child process, so that whatever ends it can be told: who was at work, at which request. It
-// ends at once where its supervisor is killed.
+// Serves in a child process, so that the supervisor can report its death, with policy and request.
+// The child ends at once if its supervisor is killed.
 int serve_supervised(const node_arguments &given) {
     shown_work own;
     if (is_one_process()) return serve(given, own);
@@ -161,7 +168,7 @@ int serve_supervised(const node_arguments &given) {
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             return guarded([&] { return serve(given, shown); });
         },
-        {});
+        {.end_within_ms = end_s * 1000 - 200});
     if (how.finished) return how.exit_code;
     remove_partial_files(0);
     std::string text = format("node {}: {}", given.common.server, how.text());

@@ -1,4 +1,4 @@
-// node_run.cpp - a command's run as a home of a cluster.
+// node_run.cpp - runs a command as a home of a cluster.
 #include "tools/moorage/node_run.h"
 
 #include "core/base/log.h"

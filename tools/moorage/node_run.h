@@ -1,4 +1,4 @@
-// node_run.h - what commands that take part in a cluster share.
+// node_run.h - shared by commands that take part in a cluster.
 #pragma once
 
 #include <string>
@@ -17,19 +17,19 @@ struct node_run_options {
     setting_options settings;
 };
 
-// Adds --cluster and --server, of commands that have a model directory.
+// Adds --cluster and --server to a command with a model directory.
 void add_node_options(parser &command, node_run_options &options);
 // The cluster's file as a node on cpu reads it, with [source] model set unless `directory` is
 // empty.
 core::result<core::run_config> node_config_of(const node_run_options &options,
                                               const std::string &directory,
                                               const core::run_config &defaults = {});
-// That of a command with a model directory, which runs by itself unless a cluster is named.
+// The configuration of a command with a model directory. It runs alone unless a cluster is named.
 core::result<core::run_config> config_of(const model_run_options &model,
                                          const node_run_options &at,
                                          const core::run_config &defaults = {});
-// core::run(), at that server. It serves others while it lasts, where the server's address is free.
-// `calls` becomes a line on what others did, such as "118 of 240 layer steps called other nodes".
+// core::run() at that server. It serves others meanwhile, if the server's address is free. `calls`
+// becomes a line about the work of others, such as "118 of 240 layer steps called other nodes".
 core::result<core::run_report> run_at_server(const core::run_config &config,
                                              const node_run_options &at,
                                              core::run_resources &shared,

@@ -27,20 +27,21 @@ using namespace moorage::core;
 
 namespace {
 
-int output_errno = 0;  // of the first write to standard output that failed
+int output_errno = 0;             // first failed write to standard output
 std::FILE *own_output = nullptr;  // null: standard output itself
+size_t columns = 0;               // width of a terminal out of reach; 0: it can be asked
 
 std::FILE *output() { return own_output ? own_output : stdout; }
 
-// The file that a name stands for, as far as it can be told before it is there.
+// The file that a name stands for, as far as known before it exists.
 std::filesystem::path resolved(const std::string &file) {
     std::error_code code;
     const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(file), code);
     return code ? std::filesystem::path(file).lexically_normal() : path;
 }
 
-// nlohmann escapes what JSON must; the rest of what a terminal would obey is escaped here, so that
-// the text stays exact wherever it goes.
+// nlohmann escapes only the characters that JSON requires. This escapes other control characters,
+// so that the text stays exact and a terminal does not obey them.
 std::string escaped(const std::string &document) {
     std::string safe;
     safe.reserve(document.size());
@@ -62,8 +63,8 @@ std::string escaped(const std::string &document) {
 void secure_standard_descriptors() {
     for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-        // The lowest number that is free, which is this one. What is wrong with it stays an error:
-        // it cannot be read where it is input, nor written where it is output.
+        // open() takes the lowest free number, which is this one. Using it stays an error: an input
+        // cannot be read, and an output cannot be written.
         const int way = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
         if (::open("/dev/null", way) < 0) ::open("/", O_RDONLY | O_DIRECTORY);
     }
@@ -80,6 +81,19 @@ void keep_output_apart() {
         close(own);
 }
 
+void print_through_parent() {
+    if (!own_output || !has_printing_parent()) return;
+    columns = output_columns();
+    std::fclose(std::exchange(own_output, nullptr));
+}
+
+int print_for_child(std::string_view shown) {
+    if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
+        output_errno = errno;
+    output_failed();
+    return output_errno;
+}
+
 int end_interrupted(int signal) {
     finish_output(exit_failed);
     core::end_by(signal);
@@ -93,17 +107,23 @@ std::string name_of_signal(int signal) {
 
 void print(std::string_view text) {
     const std::string shown = visible(text);
+    if (has_printing_parent()) {
+        print_by_parent(shown);
+        return;
+    }
     if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
         output_errno = errno;
 }
 
 size_t output_columns() {
+    if (columns != 0) return columns;
     winsize screen{};
     if (ioctl(fileno(output()), TIOCGWINSZ, &screen) != 0 || screen.ws_col == 0) return 100;
     return std::clamp<size_t>(screen.ws_col, core::text_columns, 160);
 }
 
 bool output_failed() {
+    if (has_printing_parent()) return print_errno_of_parent() != 0;
     if (std::fflush(output()) != 0 && output_errno == 0) output_errno = errno;
     return output_errno != 0 || std::ferror(output()) != 0;
 }
@@ -128,11 +148,11 @@ void print_written(std::string_view what, const std::string &file, const std::st
 }
 
 int finish_output(int code) {
-    // Runs and replays look before they give figures; what else was read is known to have stayed
-    // the same only now.
+    // Runs and replays check their files before they give figures. Other input files are checked
+    // only now.
     if (const status same = mapped_files_unchanged(); !same && code == exit_ok)
         code = fail(same.failure());
-    if (!output_failed()) return code;
+    if (has_printing_parent() || !output_failed()) return code;  // the parent looks itself
     const std::string why = output_errno == 0 ? "" : format(": {}", std::strerror(output_errno));
     const int failed = fail({"standard output cannot be written" + why});
     return code == exit_ok ? failed : code;

@@ -1,9 +1,9 @@
-// output.h - the one door for what commands say and write, and settings as every command reads
-// them.
+// output.h - the only place that prints and writes, and settings as every command reads them.
 //
-// Nothing else here writes to standard output or standard error. What a terminal would obey is
-// shown instead (core/base/visible.h): names, titles and generated text come from others. The
-// exact text is in the JSON. Files appear under their names only when whole.
+// Nothing else here writes to standard output or standard error. Names, titles and generated text
+// come from others, so control characters are shown, not sent to the terminal
+// (core/base/visible.h). The exact text is in the JSON. Files appear under their names only when
+// whole.
 #pragma once
 
 #include <string>
@@ -18,47 +18,52 @@
 
 namespace moorage::tool {
 
-// Before anything is opened: what the process was started without of its first three descriptors
-// is taken, so that no file or pipe of the program's own gets such a number and what is written
-// there.
+// Call before anything is opened. Occupies those of the first three descriptors that the process
+// was started without. Otherwise a file or pipe of the program could get such a number, and receive
+// output that is meant for it.
 void secure_standard_descriptors();
-// From now on what is printed goes to standard output as it is now, and what others write there, a
-// policy say, goes to standard error: a report stays what it is.
+// From now on print() goes to the present standard output. Anything that others write there, such
+// as a policy, goes to standard error. So a report stays intact.
 void keep_output_apart();
-// Ends the process by the signal that interrupted its rows, once all that there is was written. The
-// exit code is for a process that the signal does not end.
+// For a child whose parent prints for it: takes standard output out of the reach of its policies.
+void print_through_parent();
+// Prints for a child. Returns errno of a failure, otherwise 0.
+int print_for_child(std::string_view shown);
+// Ends the process by the signal that interrupted its rows. Call it when all finished rows are
+// written. The exit code is for a process that the signal does not end.
 int end_interrupted(int signal);
 // "SIGINT"
 std::string name_of_signal(int signal);
-// To standard output. A failure is kept for finish_output().
+// Writes to standard output. A failure is kept for finish_output().
 void print(std::string_view text);
 bool output_failed();
-// As wide as the terminal that standard output is, from 80 to 160; 100 where it is none.
+// The width of the terminal at standard output, from 80 to 160; 100 without a terminal.
 size_t output_columns();
-// To standard error; a failure there has no one to tell it to.
+// Writes to standard error. A failure there is ignored.
 void print_error(std::string_view text);
-// That an old spelling was taken, and what to write.
+// Says that an old spelling was accepted, and gives the new one.
 void tell_old(const std::string &old, const std::string &now);
 // Prints the error and returns its exit code.
 int fail(const core::error &what);
-// "HTML report: FILE", beside the JSON where that goes to standard output.
+// Prints "HTML report: FILE"; to standard error if the JSON goes to standard output.
 void print_written(std::string_view what, const std::string &file, const std::string &json_file);
-// The exit code of a command that wants to end with `code`: what it printed must have arrived, and
-// what it read must have stayed as it was.
+// The exit code of a command that wants to end with `code`. Its output must have arrived, and its
+// input files must not have changed.
 int finish_output(int code);
-// Refuses an option without a value, and two that would write the same file, however spelled.
+// Refuses an option without a value, and two options that would write the same file, however
+// spelled.
 core::status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs);
 
-// Writes a whole file, or standard output for "-". A file that existed is replaced only by a whole
-// one.
+// Writes a whole file; "-" is standard output. An existing file is replaced only by a whole one.
 core::status write_text(const std::string &file, const std::string &text);
-// Figures for --json, likewise. Text that is not UTF-8 (a file's name, say) is replaced by U+FFFD.
+// Writes figures for --json in the same way. Text that is not UTF-8, such as a file's name, is
+// replaced by U+FFFD.
 core::status write_json(const std::string &file, const core::json &figures);
 
 core::result<std::vector<core::override_value>> read_overrides(
     const std::vector<std::string> &texts);
-// Every combination of the sweeps' values, the first sweep changing slowest; one of nothing where
-// nothing is swept.
+// Every combination of the sweeps' values. The first sweep changes slowest. Without sweeps there is
+// one empty combination.
 std::vector<std::vector<core::override_value>> combinations(const std::vector<core::sweep> &sweeps);
 
 }  // namespace moorage::tool

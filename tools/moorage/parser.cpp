@@ -45,8 +45,8 @@ std::string owners_of(const CLI::App &program, const std::string &name) {
                         owners.size() == 1 ? "has" : "have");
 }
 
-// The first word that should be a command and is none, or option that its command does not have,
-// with the nearest that there is; "": what is wrong is something else.
+// The first word that is not a command, or option that its command does not have, with the nearest
+// known one. "" for any other error.
 std::string first_unknown(const CLI::App &program, const std::vector<std::string> &words) {
     const CLI::App *command = &program;
     std::vector<std::string> options = names_of(program);
@@ -91,7 +91,7 @@ std::string name_of(const CLI::App &command) {
     return (parent ? name_of(*parent) + " " : "") + command.get_name();
 }
 
-// As --help prints it. (App::help() would give that of the command that was named.)
+// The help text of this command. App::help() would give that of the named subcommand.
 std::string help_of(const CLI::App &command) {
     const std::string name = name_of(command);
     return command.get_formatter()->make_help(&command, name, CLI::AppFormatMode::Normal);
@@ -114,7 +114,7 @@ std::vector<std::string> words_of(const std::string &text) {
     return {};
 }
 
-// CLI11 says "NAME:{a,b}" and "NAME:UINT in [1 - 64]" of values that it checks.
+// CLI11 describes checked values as "NAME:{a,b}" and "NAME:UINT in [1 - 64]".
 void describe_value(const std::string &said, described_option &to) {
     size_t end = said.find(":{");
     const size_t range = said.find(" in [");

@@ -3,8 +3,8 @@
 //     parser *sub = app.add_subcommand("model", "look at a model");
 //     sub->add_option("--jobs", given->jobs, "threads")->type_name("N")->range(1u, 64u);
 //
-// A thin cover of CLI11, whose header costs four seconds in every unit that includes it; parser.cpp
-// is the one that does. The names are CLI11's, and so is what they mean.
+// A thin cover of CLI11. Its header costs four seconds in every unit that includes it, so only
+// parser.cpp does. Names and meanings are CLI11's.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,13 @@ public:
     option *expected(int count);
     option *delimiter(char separator);
     option *allow_extra_args(bool allowed);
-    // The variable's value, as it is now, is shown by --help.
+    // --help shows the variable's present value.
     option *capture_default_str();
     option *excludes(const option *other);
     option *range(double least, double most);
     option *range(uint32_t least, uint32_t most);
     option *one_of(std::initializer_list<const char *> words);
-    // A number, or one with a unit; before range().
+    // A number, also with a unit. Call it before range().
     option *in(core::quantity_unit unit);
 
     size_t count() const;
@@ -67,31 +67,31 @@ public:
     // `variable` is one of the types that parser.cpp lists; it outlives the parser.
     template <class Value>
     option *add_option(const std::string &names, Value &variable, const std::string &help);
-    // A spelling that --help no longer tells; who uses it is told what to write.
+    // An old spelling that --help hides. Its user is told the new one.
     template <class Value>
     void add_old_option(const std::string &name, Value &variable, const std::string &now);
     option *add_flag(const std::string &names, bool &variable, const std::string &help);
     void set_version_flag(const std::string &name, const std::string &text);
     void require_subcommand(int least);
     void footer(const std::string &text);
-    // Left out of its parent's help, and of what described() gives.
+    // Hides it from its parent's help and from described().
     void hide();
 
-    // Help and version requests, and wrong usage, are told, and their exit code is returned;
-    // nothing where the work can begin.
+    // Answers requests for help and version, and reports wrong usage; then returns an exit code.
+    // Returns nothing if the work can begin.
     std::optional<int> parse(int argc, char **argv);
     bool parsed() const;
-    // Commands that have no subcommands, this one among them where it has none.
+    // Commands without subcommands; also this one if it has none.
     std::vector<parser *> leaves();
     bool has_option(const std::string &name) const;
     std::string name() const;  // "moorage plugins check"
     std::string help() const;
-    // Below this one by its words ("plugins check"); null: there is none.
+    // The command below this one with these words ("plugins check"); null if there is none.
     const parser *find(std::string_view words) const;
     bool got_subcommand(const std::string &name) const;
-    // Those of the options that were given, here and in the chosen subcommands.
+    // The given options among `names`, here and in the chosen subcommands.
     given_values given(std::span<const char *const> names) const;
-    // All that was declared so far, this command and those below it.
+    // This command and those below it, as declared so far.
     described_command described() const;
     // The one that was added last. Requires: there is one.
     parser *last_subcommand() { return subcommands_.back().get(); }

@@ -1,5 +1,5 @@
-// place_command.cpp - moorage place: experts over the servers of a cluster, and what is expected of
-// that.
+// place_command.cpp - moorage place: places experts on the servers of a cluster, and predicts the
+// result.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -34,14 +34,14 @@ struct place_arguments {
     row_file_options rows;
 };
 
-// A policy to be tried, with its parameters; or a plan that is there already.
+// A policy to try, with its parameters; or an existing plan.
 struct contender {
     stage_config stage;
     std::string plan_file;
     std::string label = {};  // of --policies
 };
 
-// One cluster: its configuration, and how that came about.
+// One cluster: its configuration, and the settings behind it.
 struct job {
     run_config config;
     std::vector<override_value> overrides;
@@ -73,7 +73,7 @@ result<std::vector<job>> read_jobs(const place_arguments &given, placement_repor
     return jobs;
 }
 
-// Those of --policies; `all` is every placement policy that there is.
+// The policies of --policies; `all` is every placement policy.
 std::vector<std::string> policies_of(const place_arguments &given, const registry &known) {
     if (given.policies != "all") return split(given.policies, ',');
     std::vector<std::string> names;
@@ -97,7 +97,7 @@ result<std::vector<contender>> contenders(const place_arguments &given, const jo
         return {{contender{from.config.placement, ""}}};
     }
     for (const std::string &label : policies) {
-        // As with --set, so that each policy gets the parameters that the file has for it.
+        // Works like --set, so that each policy gets its parameters of the file.
         std::vector<override_value> overrides = from.overrides;
         const std::vector<std::string> parts = split(label, ':');
         overrides.push_back({"placement", "plugin", parts[0], "--policies " + label});
@@ -155,7 +155,7 @@ std::string name_of(const contender &one) {
     return one.label.empty() ? one.stage.plugin : one.label;
 }
 
-// Its own refusal is part of what is sent, beside a plan without copies.
+// A refusal is sent too, beside a plan without copies.
 result<std::string> sent(const result<plan> &made, const contender &one, const scene &of) {
     const plan none{one.stage.plugin, {}, {}, 0};
     if (!made) return packed(none, made.failure().text, latency_figures());
@@ -169,7 +169,7 @@ result<std::string> place_by_policy(const contender &one, const run_config &conf
     return sent((*stage)->make(of, {}), one, of);
 }
 
-// What one zone's work sends; `given` is the whole's plan of a file.
+// The bytes that the process of one zone sends. `given`: the plan of a file, for the whole cluster.
 result<std::string> place_zone(const contender &one, const run_config &config,
                                const registry &policies, const scene &whole, const plan &given,
                                uint32_t zone) {
@@ -184,7 +184,7 @@ result<std::string> place_zone(const contender &one, const run_config &config,
     return sent(sound ? result<plan>(std::move(part)) : sound.failure(), one, *of);
 }
 
-// What has come of a row's zones.
+// Results of a row's zones so far.
 struct row_parts {
     explicit row_parts(uint32_t zones) : plans(zones), refusals(zones), failures(zones) {}
     std::vector<zoned_plan> plans;  // [zones], as all others
@@ -218,12 +218,12 @@ std::string label_of(const contender &one, const placement_scene &at) {
     return label;
 }
 
-// The rows of a command that are kept, and what tells them apart.
+// The kept rows of a command, and their identities.
 struct kept_plans {
     row_file &file;
     run_resources &shared;
 
-    // Of a row's zone; the hash is of what the row was asked for with.
+    // Identity of a row's zone. The hash covers the settings of the row.
     row_identity identity(const std::string &label, const contender &one, const job &from,
                           uint32_t zone) const {
         run_config config = from.config;
@@ -236,8 +236,8 @@ struct kept_plans {
     }
 };
 
-// A row that failed is one that says so. Zones are placed side by side; a cluster that is planned
-// as one has a machine to itself, since a policy's own time is among the figures.
+// A failed row says so in the table. Zones are placed side by side. A cluster without zones has the
+// machine to itself, since a policy's own time is among the figures.
 placement_row make_row(const contender &one, const job &from, const placement_scene &at,
                        const kept_plans &kept, std::optional<failed_row> &failed, int &signal) {
     const run_config &config = from.config;
@@ -280,7 +280,7 @@ placement_row make_row(const contender &one, const job &from, const placement_sc
     return row;
 }
 
-// The row that is to be made of each, in the order of the report.
+// The rows to make, in the order of the report.
 struct row_request {
     contender by;
     size_t job = 0;
@@ -307,7 +307,7 @@ result<std::vector<row_request>> find_rows(const place_arguments &given,
     return rows;
 }
 
-// The exit code: a row that failed is one that says so, in `report`, beside the others.
+// Returns the exit code. A failed row says so in `report`, beside the others.
 result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs,
                       placement_report &report, row_file &file, int &signal) {
     run_resources shared;
@@ -335,7 +335,7 @@ result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs
         failed.back().label = label_of(one.by, at);
     }
     if (signal != 0) return exit_failed;
-    // What is wrong with the only one is what is wrong with the whole.
+    // The error of the only row is the error of the command.
     if (rows->size() == 1 && failed.empty() && !report.rows[0].refusal.empty())
         return error{report.rows[0].refusal};
     if (rows->size() == 1 && !failed.empty() && failed[0].death->is_null())
@@ -389,7 +389,7 @@ int run_place(const place_arguments &given) {
     if (const status done = write_files(given, report); !done) return fail(done.failure());
     if (signal != 0) return end_interrupted(signal);
     if (const status closed = file->finish(); !closed) return fail(closed.failure());
-    // A row without a plan is not what was asked for.
+    // A row without a plan is a failure of the command.
     for (const placement_row &row : report.rows)
         if (!row.refusal.empty()) return exit_failed;
     return *code;

@@ -13,7 +13,7 @@
 namespace moorage::tool {
 
 struct plugins_list_options {
-    setting_options settings;  // where policies are besides the bundled ones
+    setting_options settings;  // folders of policies besides the bundled ones
     std::string json;          // file, "-" or empty
 };
 int plugins_list(const plugins_list_options &options);
@@ -38,7 +38,7 @@ struct plugins_check_options {
     uint64_t seed = 1;
     double timeout_s = 10;
     std::string json;
-    bool verbose = false;  // every test, not only those that did not pass
+    bool verbose = false;  // all tests, not only those that did not pass
     bool list_tests = false;
     std::vector<std::string> params;  // wire.key=value
     setting_options settings;         // of them the seed
@@ -47,7 +47,7 @@ struct plugins_check_options {
 };
 int plugins_check(const plugins_check_options &options);
 
-// The bundled policies and those of `paths`; or those that the settings name, for such a command.
+// The bundled policies and those of `paths`, or those that the command's settings name.
 core::result<core::registry> open_registry(const std::vector<std::filesystem::path> &paths);
 core::result<core::registry> open_registry(const setting_options &of, std::string_view command);
 

@@ -1,4 +1,4 @@
-// plugins_check.cpp - `plugins check`: runs the conformance kit and prints what it found.
+// plugins_check.cpp - `plugins check`: runs the conformance kit and prints its findings.
 #include <algorithm>
 
 #include "core/base/json.h"
@@ -122,7 +122,7 @@ int plugins_check(const plugins_check_options &given) {
     const auto config = read_alone(options.settings, "plugins check", used);
     if (!config) return fail(config.failure());
     if (gives(*overrides, used[0])) options.seed = config->seed;
-    core::set_log_level(core::log_level::off);  // what is wrong is in the result
+    core::set_log_level(core::log_level::off);  // the result has all errors
     const auto results =
         check::run_checks({options.file, options.policy, options.only, options.seed,
                            options.timeout_s, std::move(params), options.address, options.large});

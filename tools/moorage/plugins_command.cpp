@@ -1,5 +1,4 @@
-// plugins_command.cpp - `moorage plugins`: what is there, what it takes, whether it keeps the
-// rules, a new one.
+// plugins_command.cpp - `moorage plugins`: lists, describes, checks and creates policies.
 #include <memory>
 
 #include "core/base/text.h"
@@ -19,7 +18,7 @@ struct options {
     plugins_check_options check;
 };
 
-// --set and where policies are.
+// Adds --set and the folders of policies.
 void add_places(parser &to, setting_options &of) {
     add_set(to, of);
     add_flag_of_key(to, of, "--plugins");

@@ -71,7 +71,7 @@ json policy_json(const policy &of, bool whole) {
                      {"version", of.module->plugin_version},
                      {"abi", format("{}.{}", of.module->abi_major, of.module->abi_minor)}};
     out["parameters"] = params;
-    // null: no instance can be made without more than its defaults
+    // null: it needs more than its defaults to make an instance
     out["calls"] = nullptr;
     if (const auto calls = core::list_calls(of)) {
         out["calls"] = json::array();
@@ -216,7 +216,7 @@ int plugins_describe(const plugins_describe_options &options) {
         found.push_back(policy_json(one, true));
     }
     if (!found.empty()) {
-        // Policies of different kinds may have one name: then a list of them.
+        // Policies of different kinds may share a name. Then this is a list.
         if (options.json.empty()) return exit_ok;
         const auto written = write_json(options.json, found.size() == 1 ? found[0] : found);
         return written ? exit_ok : fail(written.failure());

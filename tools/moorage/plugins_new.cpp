@@ -1,4 +1,4 @@
-// plugins_new.cpp - `plugins new`: one file from sdk/template with the policy's name put in.
+// plugins_new.cpp - `plugins new`: one file from sdk/template with the policy's name.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -30,7 +30,7 @@ core::result<fs::path> template_folder() {
     return *sdk / "template";
 }
 
-// Words that mean something in a language already, as far as they could be names of policies.
+// Reserved words of a language that could be names of policies.
 constexpr std::string_view cpp_words =
     " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t "
     "char32_t "
@@ -72,7 +72,7 @@ core::status check_name(const std::string &name, const language &in) {
         return error{format("{} is a word of {}; choose another name", name, in.title), true};
     core::set_log_level(core::log_level::error);
     const auto all = open_registry({});
-    if (!all) return core::success();  // the bundled policies are not there: nothing to clash with
+    if (!all) return core::success();  // without bundled policies there is no clash
     for (const core::policy &one : all->policies())
         if (one.name() == name)
             return error{

@@ -17,13 +17,13 @@ using core::format;
 
 namespace {
 
-// Compiler from the environment variable, else the usual name.
+// The compiler in the environment variable, or the usual name.
 std::string compiler(const char *variable, const char *usual) {
     const char *given = std::getenv(variable);
     return given && *given ? given : usual;
 }
 
-// As the first lines of each template say it.
+// The command in the first lines of each template.
 std::vector<std::string> command_for(const fs::path &sdk, const fs::path &source,
                                      const fs::path &library) {
     if (source.extension() == ".rs")
@@ -94,7 +94,7 @@ core::result<fs::path> compile_policy(const fs::path &source) {
     setenv("MOORAGE_SDK", sdk->c_str(), 1);  // the Rust bindings are found through it
     print(format("{}{}\n", source.extension() == ".rs" ? "MOORAGE_SDK=" + sdk->string() + " " : "",
                  fmt::join(command, " ")));
-    output_failed();  // the compiler's own words come after these
+    output_failed();  // flushes, so that the compiler's output comes after this
     const int code = run(command);
     if (code == 0) return library;
     if (code == 127)

@@ -57,7 +57,7 @@ result<measured_machine> measure_machine(const measure_arguments &given) {
     return machine;
 }
 
-// What would be wrong after minutes of measuring.
+// Finds errors that would otherwise show after minutes of measuring.
 status check_first(const measure_arguments &given) {
     const uint32_t processors = usable_processors();
     if (given.threads > processors)

@@ -1,6 +1,5 @@
-// profile_compare.cpp - each composition is emulated once and run for real in rounds, all of them
-// in each; what is set side by side is as `moorage validate` has it, measured in the place of
-// published.
+// profile_compare.cpp - emulates each composition once, and runs all of them for real in each
+// round. The comparison is that of `moorage validate`, with measured in place of published figures.
 #include "tools/moorage/profile_compare.h"
 
 #include <algorithm>
@@ -39,11 +38,11 @@ struct composition {
     std::string name;
     run_config real, emulated;
     std::optional<run_report> foretold;
-    // Of several runs the quickest to decode, and the quickest through its prompt.
+    // The fastest of several runs in decoding, and the fastest in its prompt.
     std::optional<run_report> measured, prompted;
 };
 
-// Typical of a run's tokens, or of its first ones where none follow.
+// The median time of a run's tokens, or of its first tokens if none follow.
 double time_of(const run_report &one) {
     return one.tpot_ms.p50 > 0 ? one.tpot_ms.p50 : one.ttft_ms.p50;
 }
@@ -72,13 +71,13 @@ result<composition> read_composition(const profile_compare_arguments &given,
     if (!made.real.runs_on().real) made.real.executor = "cpu";
     if (!given.profile.empty()) {
         made.real.profile = given.profile;
-        // Names of files are given from here, those of the configuration from its folder.
+        // Options name files relative to this folder, a configuration relative to its own.
         if (given.profile.ends_with(".toml"))
             made.real.profile = std::filesystem::absolute(given.profile).string();
         made.real.link.clear();
         made.real.node.clear();
     }
-    // The policies of both runs see the same costs, so that they decide alike.
+    // The policies of both runs see the same costs, so they decide alike.
     made.emulated = made.real;
     made.emulated.executor = executors[0].name;
     return made;
@@ -99,10 +98,10 @@ result<std::vector<composition>> read_compositions(const profile_compare_argumen
     return all;
 }
 
-// Why the times of a run say nothing of experts that come and go; empty: they do.
+// Why the times of a run say nothing about offloading; empty if they do.
 std::string not_offloading(const run_report &run) {
     constexpr double hits_min = 0.5, hits_max = 0.9;
-    // Of split experts hardly one is there whole.
+    // With split experts hardly any expert is resident as a whole.
     const bool split =
         std::ranges::any_of(run.layers, [](const layer_report &layer) { return layer.split < 1; });
     const double hits = run.experts.hit_rate();
@@ -125,8 +124,8 @@ status check_offloading(const composition &of, const run_report &run) {
                of.name, run.executor, why)};
 }
 
-// What else the machine does only ever slows a run, so the quickest count. In rounds, so that
-// a busy minute is not one composition's alone.
+// Other work on the machine can only slow a run, so the fastest run counts. Compositions take turns
+// in rounds, so that a busy minute does not hit only one of them.
 status run_all(std::vector<composition> &all, const profile_compare_arguments &given) {
     run_resources shared;
     for (composition &one : all) {
@@ -148,7 +147,7 @@ status run_all(std::vector<composition> &all, const profile_compare_arguments &g
     return success();
 }
 
-// Where the experts that a step asked for were, as measurements have it.
+// The class by which measurements tell where a step's experts were.
 figure_class class_of(const composition &one, bool prompt) {
     const run_report &report = *one.measured;
     if (prompt) return figure_class::prompt;
@@ -179,7 +178,7 @@ validation validation_of(const std::vector<composition> &all) {
     return found;
 }
 
-// A profile is believed where every row is as close as that; else the command fails.
+// The command fails if any row is further off than `within`.
 std::string verdict_text(const validation &found, double within) {
     const auto beyond = found.rows_beyond(within);
     const std::string share = percent(within, 1);

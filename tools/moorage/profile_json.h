@@ -1,4 +1,4 @@
-// profile_json.h - everything that was measured of a machine, as figures for --json.
+// profile_json.h - all measurements of a machine, as figures for --json.
 #pragma once
 
 #include "core/base/json_fwd.h"

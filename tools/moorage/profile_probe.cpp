@@ -1,4 +1,4 @@
-// profile_probe.cpp - makes the models and runs them as any configuration is run.
+// profile_probe.cpp - makes the models and runs them like any configuration.
 #include "tools/moorage/profile_probe.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace moorage::core;
 
 constexpr uint32_t layers = 6, top_k = 4, experts = 16, window = 96, runs_min = 20;
 
-// A prompt of `count` ids, and so many tokens drawn after it that there is a window of them.
+// A prompt of `count` ids. So many tokens are drawn after it that both fill a window.
 model_request request_of(uint32_t vocabulary, uint32_t count) {
     model_request request;
     for (uint32_t i = 0; i < count; ++i)
@@ -32,9 +32,9 @@ model_request request_of(uint32_t vocabulary, uint32_t count) {
     return request;
 }
 
-// A small model and the work it is given: tokens drawn one after the other, as in a run.
+// A small model and its work: tokens drawn one after the other, as in a run.
 class probe {
-    // Of a token, or of a pass with all of them.
+    // The time of a token, or of a pass with all tokens.
     static double time_of(const run_report &one) {
         return one.tpot_ms.p50 > 0 ? one.tpot_ms.p50 : one.ttft_ms.p50;
     }
@@ -57,21 +57,22 @@ public:
         prompt(1);
         return success();
     }
-    // From now on the prompt has so many tokens, which enter in one pass, or some a pass.
+    // From now on the prompt has so many tokens. They enter in one pass, or some in each pass.
     void prompt(uint32_t tokens, uint32_t of_pass = window) {
         requests_ = {request_of(shape_.vocabulary, tokens)};
         config_.prefill = std::min(tokens, of_pass);
     }
     const model_shape &shape() const { return shape_; }
-    // That a token reads in a layer: weights of two bytes, so as many operations.
+    // Bytes that a token reads in a layer. Weights have two bytes, so this is also the number of
+    // operations.
     double layer_bytes() const {
         return static_cast<double>(shape_.dense_bytes) / layers +
                static_cast<double>(shape_.expert_bytes) * top_k;
     }
     run_config &config() { return config_; }
 
-    // Quickest of the runs that `seconds` have time for, by the median of its tokens: what else the
-    // machine does only ever slows them.
+    // The fastest of the runs that fit in `seconds`, by the median of its tokens. Other work on the
+    // machine only slows runs.
     result<run_report> quickest(double seconds) {
         run_options options;
         options.requests = &requests_;
@@ -94,8 +95,8 @@ private:
 
 }  // namespace
 
-// Draws from logits of several lengths, few of which are ever drawn, as of a text: the chance of a
-// token falls with the power 1.5 of its rank.
+// Draws from logits of several lengths. The chance of a token falls with the power 1.5 of its rank,
+// so few tokens are ever drawn, as in a text.
 static void measure_draws(double budget_s, measured_machine &into) {
     for (const uint32_t count : {1024u, 4096u, 16384u, 65536u}) {
         std::vector<float> logits(count);
@@ -116,8 +117,8 @@ static void measure_draws(double budget_s, measured_machine &into) {
     }
 }
 
-// Passes of four tokens against those of one, all through the same experts: what a further token
-// adds to a layer, by its operations.
+// Compares passes of four tokens with passes of one, all through the same experts. This gives the
+// time that a further token adds to a layer, by its operations.
 static status measure_few(uint32_t hidden, double seconds, uint32_t threads,
                           measured_machine &into) {
     constexpr uint32_t few = 4;
@@ -142,8 +143,8 @@ static double drawing(const measured_machine &machine, uint32_t logits) {
     return machine.draws.size() < 2 ? 0 : logits * fit_line(machine.draws).slope;
 }
 
-// Of a token decoded: neither computing nor waiting, nor drawing it. By the median token, since
-// what else the machine does may make some far longer.
+// Time of the software for a decoded token, without computing, waiting and drawing the token. It
+// uses the median token, because other work on the machine can make some tokens far longer.
 static double software_seconds(const run_report &report, double drawing_seconds) {
     const time_causes decode = causes_of(report)[1];
     const double share = static_cast<double>(decode[cause::policy] + decode[cause::host]) /
@@ -152,7 +153,7 @@ static double software_seconds(const run_report &report, double drawing_seconds)
 }
 
 status measure_tokens(double seconds, uint32_t threads, measured_machine &into) {
-    // A GPU reads small models in no time: its constants show in larger ones too.
+    // A GPU reads small models in no time. Its constants also show in larger ones.
     const uint32_t scale = into.is_host ? 64 : 192;
     std::vector<double> steps;
     measure_draws(seconds / 50, into);
@@ -163,13 +164,14 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         const auto report = small.quickest(seconds / 5);
         if (!report) return report.failure();
         const double bytes = small.layer_bytes();
-        // Of a GPU's layer the software is part; drawing tokens is not.
+        // A GPU's layer includes the software, but not drawing tokens.
         const double drawn = drawing(into, small.shape().vocabulary);
         const double software = into.is_host ? software_seconds(report.value(), drawn) : drawn;
         const double token = report.value().tpot_ms.p50 / 1000;
         into.token_layers.push_back({bytes, (token - software) / layers});
         steps.push_back(into.is_host ? software / layers : 0);
-        // Too little work for a GPU's matrix units to show in it; single experts have told that.
+        // There is too little work to measure a GPU's matrix units. Single experts have measured
+        // them.
         if (!into.is_host) continue;
         small.prompt(window);
         const auto at_once = small.quickest(seconds / 20);

@@ -1,4 +1,4 @@
-// profile_probe.h - small models run whole, pipeline and policies included, to measure with.
+// profile_probe.h - runs small models with pipeline and policies, to measure a machine.
 #pragma once
 
 #include "core/base/result.h"
@@ -6,9 +6,9 @@
 
 namespace moorage::tool {
 
-// Fills token_layers, on the CPU step_seconds and prefill_layers too: decodes small models of
-// random weights on the executor that `into` names, every expert in its memory. `seconds`: about,
-// for all of them.
+// Fills token_layers, and on the CPU step_seconds and prefill_layers. Decodes small models of
+// random weights on the executor that `into` names, with every expert in its memory. `seconds`:
+// approximate time for all of them.
 core::status measure_tokens(double seconds, uint32_t threads, core::measured_machine &into);
 // Fills load_seconds of a CPU: a small model with room for a third of its experts. Requires:
 // step_seconds.

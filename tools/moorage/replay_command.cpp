@@ -1,4 +1,5 @@
-// replay_command.cpp - `moorage replay`: cache policies on a trace, counted beside the optimum.
+// replay_command.cpp - `moorage replay`: counts misses of cache policies on a trace, beside the
+// optimum.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -27,7 +28,7 @@ using core::error, core::format, core::result, core::status;
 
 namespace {
 
-constexpr std::string_view optimum_policy = "belady";  // whose plain row is the optimum
+constexpr std::string_view optimum_policy = "belady";  // its plain row is the optimum
 
 struct replay_options {
     std::string trace, json;
@@ -37,10 +38,10 @@ struct replay_options {
     row_file_options rows;
     uint32_t jobs = 0;
     bool timing = false, no_optimum = false;
-    core::run_config keys;  // what --set and flags of keys give
+    core::run_config keys;  // from --set and from flags of keys
 };
 
-// What a replay makes of the keys of a configuration.
+// The keys of a configuration that a replay uses.
 constexpr std::string_view used_keys[] = {"run.seed",       "run.tokens", "memory.experts",
                                           "memory.sharing", "plugins",    "cache"};
 
@@ -100,7 +101,8 @@ result<tried_param> parse_param(const std::string &text) {
                        std::move(values->values)};
 }
 
-// To every entry of the policy whose label does not set the key; one for each of several values.
+// Adds it to every entry of the policy whose label does not set the key. Several values make an
+// entry each.
 status add_param(const tried_param &param, std::vector<entry> &entries) {
     std::vector<entry> all;
     std::vector<std::string> names;
@@ -135,7 +137,7 @@ status add_param(const tried_param &param, std::vector<entry> &entries) {
                  true};
 }
 
-// Those of --param, and what --set says of caches.
+// Adds the parameters of --param, and those of caches from --set.
 status add_params(const replay_options &options, std::vector<entry> &entries) {
     std::vector<tried_param> all;
     for (const std::string &text : options.params) {
@@ -243,7 +245,7 @@ struct plan {
     std::vector<std::optional<size_t>> opt_job;  // likewise
 };
 
-// A plain belady row stands in for the optimum of its size, so that nothing runs twice.
+// A plain belady row serves as the optimum of its size, so that nothing runs twice.
 plan make_plan(replay_report &report, const std::vector<entry> &entries,
                const std::vector<uint32_t> &sizes, const std::vector<core::sharing> &sharings,
                bool optimum, const core::policy *belady, const core::replay_job &common) {
@@ -279,7 +281,7 @@ plan make_plan(replay_report &report, const std::vector<entry> &entries,
     return made;
 }
 
-// Between two requests of an expert come all other layers, so a shared lru below one token's
+// All other layers come between two requests of an expert. So a shared lru below one token's
 // working set is at its worst: design, section 3.
 void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &sizes,
                          const std::vector<core::sharing> &sharings) {
@@ -319,8 +321,8 @@ row_identity identity_of(const replay_options &options, const core::replay_job &
     return {label, sum.text()};
 }
 
-// Every job in a process apart from this one; its figures, or why there are none, go to its rows.
-// Answers the signal that interrupted them.
+// Runs every job in a process of its own. Its figures or its failure go to its rows. Returns the
+// signal that interrupted them.
 int run_jobs(const core::trace &source, const plan &work, const replay_options &options,
              row_file &kept, replay_report &report) {
     const uint64_t tokens = report.tokens;
@@ -420,7 +422,7 @@ result<replay_report> count(const replay_options &options, row_file &kept, int &
     return report;
 }
 
-// What the command's own options leave to keys.
+// Reads the keys for which the command has no option of its own.
 status read_keys(replay_options &options) {
     const auto given = read_settings(options.settings);
     if (!given) return given.failure();

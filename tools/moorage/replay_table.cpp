@@ -99,7 +99,7 @@ std::string block::text() const {
             out += cells(*rows[size * policies + policy]);
         out += "\n";
     }
-    // The optimum is a line of its own: what the ratios are against.
+    // The optimum has a line of its own; the ratios refer to it.
     const auto has_optimum = [](const replay_row *row) { return row->opt_misses.has_value(); };
     if (std::ranges::any_of(rows, has_optimum)) {
         out += padded_right("offline optimum", label_columns);
@@ -159,7 +159,7 @@ std::string to_text(const replay_report &report) {
         }
         if (part.rows.empty()) continue;
         part.label_columns = std::min(part.label_columns, label_columns_max);
-        // Rows come by size, then policy, so the first size tells how many policies there are.
+        // Rows are sorted by size, then policy, so the first size gives the number of policies.
         while (part.policies < part.rows.size() &&
                part.rows[part.policies]->slots == part.rows[0]->slots)
             ++part.policies;

@@ -20,7 +20,7 @@ struct replay_row {
     core::sharing pools = core::sharing::shared;
     core::replay_result counted;
     std::optional<uint64_t> opt_misses;  // absent without the belady policy
-    bool failed = false;                 // nothing was counted; the report's `failed` says why
+    bool failed = false;                 // nothing was counted; the report's `failed` has the reason
 };
 
 struct replay_report {
@@ -30,13 +30,13 @@ struct replay_report {
     uint32_t layers = 0, experts = 0, top_k = 0;
     core::order requests = core::order::token;
     uint64_t seed = 0;
-    bool timing = false;           // else seconds are written as 0: equal runs, equal bytes
+    bool timing = false;           // otherwise seconds are 0, so equal runs give equal bytes
     std::vector<replay_row> rows;  // by sharing, slots, policy
     std::vector<core::failed_row> failed;
     std::vector<std::string> warnings;
 };
 
-// Rows that failed are in "failed", which is there when there are any.
+// "failed" has the failed rows; it is absent without any.
 core::json to_json(const replay_report &report);
 // Policies down, sizes across, as many sizes side by side as fit in 100 columns.
 std::string to_text(const replay_report &report);

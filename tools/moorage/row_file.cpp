@@ -1,4 +1,4 @@
-// row_file.cpp - lines of finished rows, and what tells a row from another.
+// row_file.cpp - lines of finished rows, and the identities of rows.
 #include "tools/moorage/row_file.h"
 
 #include <fcntl.h>
@@ -59,7 +59,7 @@ std::optional<std::string> from_hex(std::string_view text) {
     return bytes;
 }
 
-// The sum of a file, once per process: rows have most of theirs in common.
+// The sum of a file, computed once per process, because rows share most files.
 std::string sum_of_file(const std::filesystem::path &file, uintmax_t size) {
     static std::map<std::filesystem::path, std::string> known;
     std::string &sum = known[file];
@@ -79,7 +79,7 @@ std::string sum_of_file(const std::filesystem::path &file, uintmax_t size) {
     return sum = content.text();
 }
 
-// Not standard output, nor a device or a pipe, beside which no file has a place.
+// Not standard output, a device or a pipe: no row file can lie beside these.
 bool is_file_name(const std::string &output) {
     std::error_code failed;
     if (output.empty() || output == "-") return false;
@@ -88,7 +88,7 @@ bool is_file_name(const std::string &output) {
            type == std::filesystem::file_type::regular;
 }
 
-// What a run opens before its first pass, but traces and models.
+// The files that a run opens before its first pass, without traces and models.
 void open_inputs(const run_config &config, run_resources &shared) {
     const std::filesystem::path base = config.file.parent_path();
     if (config.cluster) {
@@ -104,7 +104,7 @@ void open_inputs(const run_config &config, run_resources &shared) {
         if (!shape.empty()) static_cast<void>(load_shape(shape, base));
 }
 
-// Those of rows that name the same profiles and shapes are looked for once.
+// Input files of a run. Rows with the same profiles and shapes share one search.
 std::set<std::filesystem::path> inputs_of(const run_config &config, run_resources &shared) {
     static std::map<std::string, std::set<std::filesystem::path>> known;
     std::string names =
@@ -117,13 +117,13 @@ std::set<std::filesystem::path> inputs_of(const run_config &config, run_resource
         return found->second;
     {
         const opened_files noted(files);
-        const silent_log until_the_row;  // which says what is wrong with them
+        const silent_log until_the_row;  // the row reports their errors
         open_inputs(config, shared);
     }
     return known[names] = files;
 }
 
-// The libraries that may have the policies of a run's stages, likewise.
+// The libraries that may have the policies of a run's stages, also searched once.
 std::vector<std::filesystem::path> libraries_of(const std::string &plugin, std::string_view kind,
                                                 run_resources &shared) {
     static std::map<std::pair<std::string, std::string>, std::vector<std::filesystem::path>> known;
@@ -218,7 +218,7 @@ result<row_file> row_file::open(const row_file_options &options,
     const int fresh = options.resume ? 0 : O_TRUNC;
     made.file_ =
         ::open(made.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
-    // What is wrong with the place of an output is told once it is written.
+    // An unwritable place next to an output is reported when the output is written.
     if (made.file_ < 0 && !made.is_named_ && !options.resume) return row_file();
     if (made.file_ < 0)
         return error{format("{}: rows cannot be kept: {}; name another file with --rows",
@@ -277,6 +277,10 @@ std::string row_file::remedy() const {
     if (file_ < 0) return "--json, --csv or --rows FILE would keep them, and --resume go on";
     return format("the same command with {}--resume goes on with the others",
                   is_named_ ? "" : format("--rows {} or the same outputs and ", path_.string()));
+}
+
+void row_file::close_in_worker() {
+    if (file_ >= 0) ::close(std::exchange(file_, -1));
 }
 
 status row_file::finish() {

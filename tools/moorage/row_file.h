@@ -1,9 +1,9 @@
-// row_file.h - rows that have ended, a line of JSON each, so that an interrupted command can go on.
+// row_file.h - finished rows, one line of JSON each, so that an interrupted command can resume.
 //
 //     {"row": "cache.plugin=lru", "hash": "90ab...", "report": {...}, "packed": "2b00..."}
 //
-// A row is known again by the hash of its settings, of the files that it reads and of the libraries
-// of its policies (core/decisions/0048). `packed` is what the program itself reads again.
+// A row is recognised by a hash of its settings, the files that it reads and the libraries of its
+// policies (core/decisions/0048). The program itself reads `packed` again.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct row_identity {
 class row_hash {
 public:
     void add(std::string_view text);
-    // By its content; of a large one by size and time of change. A folder by all its files.
+    // Adds a file by its content, or a large file by size and time of change. A folder counts by
+    // all its files.
     void add_file(const std::filesystem::path &file);
     // Its version, size and time of change.
     void add_program();
@@ -41,12 +42,12 @@ private:
     uint64_t first_ = 0xcbf29ce484222325, second_ = 0x84222325cbf29ce4;
 };
 
-// The program, the row's settings as they were written, every file that its run reads, and the
+// Hash of the program, the row's settings as written, every file that its run reads, and the
 // libraries that may have its policies.
 std::string hash_of_run(const core::run_config &config, std::string_view settings,
                         core::run_resources &shared);
 
-// As options of a command: --rows, --resume.
+// The options of a command: --rows, --resume.
 struct row_file_options {
     std::string file;
     bool resume = false;
@@ -55,8 +56,8 @@ void add_row_file(parser &command, row_file_options &options);
 
 class row_file {
 public:
-    // `outputs`: of the command, as given; beside the first one rows are kept where no file is
-    // named for them. Nothing where there is no place for them. Wrong usage: --resume without one.
+    // `outputs`: the output files of the command. Without --rows, rows are kept beside the first
+    // one. If there is no place for them, nothing is kept; --resume is then wrong usage.
     static core::result<row_file> open(const row_file_options &options,
                                        const std::vector<std::string> &outputs);
     row_file() = default;
@@ -71,9 +72,11 @@ public:
     std::optional<std::string> find(const std::string &hash) const;
     void add(const row_identity &row, const core::json &figures, std::string_view bytes);
 
-    // "--resume goes on with the others"; "" where nothing was kept.
+    // "--resume goes on with the others"; "" if nothing was kept.
     std::string remedy() const;
-    // All rows have ended and been written: what nobody named is removed.
+    // For a child that makes rows. Its policies must not reach the file.
+    void close_in_worker();
+    // Call it when all rows have ended and been written. Removes a file that nobody named.
     core::status finish();
 
 private:

@@ -1,4 +1,4 @@
-// rows.cpp - rows under supervision; the first byte that a child sends says what follows.
+// rows.cpp - rows under supervision. The first byte that a child sends gives the kind of the rest.
 #include "tools/moorage/rows.h"
 
 #include <algorithm>
@@ -82,6 +82,7 @@ int run_rows(size_t count, const rows_options &options,
     }
     const uint32_t at_once = options.at_once != 0 ? options.at_once : usable_processors();
     const auto child = [&](size_t job, const sender &out) {
+        if (options.kept) options.kept->close_in_worker();
         out(sent(work(missing[job])));
         return exit_ok;
     };

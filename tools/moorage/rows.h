@@ -1,5 +1,5 @@
-// rows.h - pieces of work side by side, in processes apart from this one: a row that dies takes no
-// other with it (core/decisions/0019, 0048).
+// rows.h - pieces of work side by side, in processes of their own. A row that dies does not harm
+// others (core/decisions/0019, 0048).
 #pragma once
 
 #include <cstddef>
@@ -22,32 +22,33 @@ inline constexpr const char *rows_footer =
 
 struct row_end {
     std::string bytes;  // what the work returned
-    // Why there are none; its label is the caller's to fill in.
+    // The failure, if there are no bytes. The caller fills in its label.
     std::optional<core::failed_row> failure;
 };
 
 struct rows_options {
     uint32_t at_once = 0;  // processes side by side; 0: one per core
-    // Each row in a process that did nothing before: what is measured must not depend on others.
+    // Gives each row a fresh process, because measurements must not depend on other rows.
     bool is_measured = false;
-    // Where rows go as they end, and come from where they are known; null: nowhere.
+    // Keeps rows as they end, and supplies known rows. Null: rows are not kept.
     row_file *kept = nullptr;
     std::function<row_identity(size_t index)> identity = nullptr;
-    // What a line of the file says of a row besides, from what its work returned.
+    // Further figures for the row's line in the file, computed from the bytes that its work
+    // returned.
     std::function<core::json(const std::string &bytes)> figures = nullptr;
 };
 
-// Work is done in child processes, which have what this one has at their start, and do one row
-// after the other as long as nothing of a row stays behind; `ended` is called here, in the order in
-// which they end. With MOORAGE_ONE_PROCESS=1 all is done here, one after the other. The answer is
-// the signal that this process was asked to end with, 0 for none: then some rows have not ended,
-// and what there is is to be shown before end_interrupted() (output.h).
+// Works in child processes, which inherit the state of this one. A child does one row after the
+// other as long as nothing of a row stays behind. `ended` is called in this process, in the order
+// in which rows end. With MOORAGE_ONE_PROCESS=1 all rows run here, one after the other. Returns the
+// signal that asked this process to end, 0 for none. After a signal some rows have not ended. Show
+// the others, then call end_interrupted() (output.h).
 int run_rows(size_t count, const rows_options &options,
              const std::function<core::result<std::string>(size_t index)> &work,
              const std::function<void(size_t index, row_end how)> &ended);
 
-// Prints failures. The exit code where `finished` rows came to their end: a mistake in what was
-// asked, made in every row, is one of the whole.
+// Prints failures. Returns the exit code after `finished` rows ended. If every row has the same
+// usage error, it is an error of the command.
 int exit_code_of(size_t finished, std::span<const core::failed_row> failures);
 
 }  // namespace moorage::tool

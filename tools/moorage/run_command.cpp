@@ -30,7 +30,7 @@ struct run_arguments {
     bool what_if = false;
 };
 
-// That of a comparison with nothing beside it.
+// The page of a comparison with one row.
 std::string page_of(const run_arguments &given, const run_report &report,
                     const std::optional<what_if> &asked) {
     comparison alone;
@@ -73,7 +73,7 @@ int tell(const run_arguments &given, const run_report &report,
     return exit_ok;
 }
 
-// "100:120", tokens from the first to before the second; either may be left out.
+// "100:120" is a range of tokens without its end; either number may be missing.
 result<timeline_sink::window> read_window(const run_arguments &given, bool is_cluster) {
     timeline_sink::window tokens = timeline_sink::everything;
     const std::string &text = given.timeline_window;

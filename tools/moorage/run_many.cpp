@@ -1,4 +1,4 @@
-// run_many.cpp - rows that are runs, and the figures that they share.
+// run_many.cpp - rows of runs, and their shared figures.
 #include "tools/moorage/run_many.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ constexpr const char *not_whole = "its figures did not arrive whole";
 
 uint32_t jobs_for(const std::vector<run_config> &configs, uint32_t wanted) {
     if (wanted != 0) return wanted;
-    // What is measured must have the machine to itself.
+    // A measured run must have the machine to itself.
     const bool measured =
         std::ranges::any_of(configs, [](const run_config &one) { return one.runs_on().real; });
     return measured ? 1 : usable_processors();
@@ -185,7 +185,7 @@ rows_options many_runs::options_of_rows() const {
 
 run_outcomes many_runs::operator()(const char *what) {
     progress shown(what, configs_.size());
-    // Random weights are kept for one shape at a time, so those of a later row wait for their turn.
+    // Random weights are kept for one shape at a time, so later rows wait for theirs.
     for (size_t i = 0; i < (jobs_ == 1 ? 1 : configs_.size()); ++i) prepare(configs_[i], shared_);
     signal_ = run_rows(
         configs_.size(), options_of_rows(), [&](size_t i) { return run_row(i); },

@@ -1,4 +1,4 @@
-// setting_text.cpp - key=value, where the value says of what type it is.
+// setting_text.cpp - key=value; the form of the value gives its type.
 #include "tools/moorage/setting_text.h"
 
 #include "core/base/text.h"

@@ -1,4 +1,4 @@
-// setting_text.h - settings of policies as they stand on the command line.
+// setting_text.h - settings of policies on the command line.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace moorage::tool {
 
-// "half_life=16", read as --set reads it. `place` is where it stands, for errors.
+// Reads "half_life=16" as --set does. `place`: its place, for errors.
 core::result<core::setting> parse_setting(std::string_view text, std::string place);
 
 }  // namespace moorage::tool

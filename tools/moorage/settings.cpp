@@ -1,4 +1,4 @@
-// settings.cpp - flags that are keys, and what commands without a configuration make of --set.
+// settings.cpp - flags that stand for keys, and --set in commands without a configuration.
 #include "tools/moorage/settings.h"
 
 #include <algorithm>
@@ -13,11 +13,11 @@ using namespace moorage::core;
 
 namespace {
 
-// One meaning wherever the flag is.
+// A flag has the same meaning in every command.
 struct flag_key {
     std::string_view flag, section, key, type, help;
     std::vector<std::string> setting_options::*values;
-    bool list = false;  // every one given counts, else the last
+    bool list = false;  // all given values count; otherwise the last
 };
 constexpr flag_key flag_keys[] = {
     {"--seed", "run", "seed", "N", "of everything that is drawn at random", &setting_options::seed},
@@ -64,7 +64,7 @@ constexpr flag_key flag_keys[] = {
      &setting_options::stop_id, /*list=*/true},
 };
 
-// As TOML where there are several: the last --set of a key would replace those before.
+// Several values become a TOML list, since the last --set of a key would replace the earlier ones.
 std::string list_of(const std::vector<std::string> &values, bool quoted) {
     std::string list;
     for (const std::string &one : values)
@@ -142,7 +142,7 @@ result<run_config> read_alone(const setting_options &of, std::string_view comman
                               std::span<const std::string_view> used) {
     const auto all = read_settings(of);
     if (!all) return all.failure();
-    // The least that a configuration has.
+    // The smallest valid configuration.
     auto config = parse_run_config("[source]\nmodel = \"-\"\n[hardware]\nprofile = \"host\"\n",
                                    "command line", *all);
     if (!config) return config;

@@ -1,4 +1,4 @@
-// sweeps.cpp - one text after the other.
+// sweeps.cpp - reads one text after the other.
 #include "tools/moorage/sweeps.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// sweeps.h - what --sweep of several commands says.
+// sweeps.h - reads --sweep for several commands.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace moorage::tool {
 
-// Each text as `section.key=value,value`; the first that is none is the error.
+// Reads texts of the form `section.key=value,value`. The first wrong one is the error.
 core::result<std::vector<core::sweep>> read_sweeps(const std::vector<std::string> &texts);
 
 }  // namespace moorage::tool

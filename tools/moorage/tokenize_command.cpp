@@ -124,7 +124,7 @@ int decode(const tokenize_arguments &given, const tokenizer &with) {
     return show(given, text, {{"ids", given.ids}, {"text", text}});
 }
 
-// Until the next release --text may be the text itself, as it was.
+// Until the next release --text may also be the text itself.
 result<std::string> text_of(const tokenize_arguments &given) {
     if (given.has_prompt) return given.prompt;
     if (!given.has_text) return read_standard_input();

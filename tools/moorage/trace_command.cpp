@@ -1,5 +1,4 @@
-// trace_command.cpp - `moorage trace`: what a trace holds, synthetic traces, logs turned into
-// traces.
+// trace_command.cpp - `moorage trace`: shows traces, makes synthetic ones, converts logs to traces.
 #include <charconv>
 #include <filesystem>
 #include <memory>
@@ -34,7 +33,7 @@ struct info_options {
 status info(const info_options &options) {
     const result<core::trace> opened = core::trace::open(options.file);
     if (!opened) return opened.failure();
-    // The header once more, for the list of tensors as the file has them.
+    // Reads the header again, for the file's list of tensors.
     const result<core::mapped_file> file = core::mapped_file::open(options.file);
     if (!file) return file.failure();
     result<core::safetensors> header = core::parse_safetensors(file->bytes(), options.file);
@@ -136,7 +135,7 @@ result<range> parse_range(const std::string &text, uint64_t tokens) {
     return parsed;
 }
 
-// "1:", "2:5", "7": layers of a log. Empty: it is none of them.
+// Layers of a log: "1:", "2:5", "7". Empty for any other text.
 std::optional<core::layer_range> parse_layers(const std::string &text) {
     const std::vector<std::string> sides = core::split(text, ':');
     core::layer_range range;
@@ -205,7 +204,7 @@ status convert(convert_arguments &given) {
         data->metadata[pair.substr(0, equals)] = pair.substr(equals + 1);
     }
     if (const status written = core::write_trace(*data, given.out); !written) return written;
-    // What was written is read back, so that a wrong file is told here and not at its first use.
+    // Reads the file back, so that a wrong file is found here and not at its first use.
     if (const result<core::trace> check = core::trace::open(given.out); !check)
         return check.failure();
     print(format("{}: {} tokens, {} requests, {} layers of {} experts, top-{}\n", given.out,

@@ -27,14 +27,14 @@ constexpr std::array<need, 4> needs = {{{MOORAGE_NEEDS_GATE_SCORES, "all gate sc
                                         {MOORAGE_NEEDS_PREDICTIONS, "predictions"},
                                         {MOORAGE_NEEDS_FUTURE, "future"}}};
 
-// Without control characters: a trace's texts must not steer the terminal.
+// Removes control characters, because a trace's texts must not control the terminal.
 std::string clean(std::string text) {
     for (char &letter : text)
         if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
     return text;
 }
 
-// The text cut behind spaces and, where those are rare, behind commas.
+// Cuts the text behind spaces or, if those are rare, behind commas.
 std::vector<std::string> pieces_of(const std::string &text) {
     std::vector<std::string> pieces(1);
     for (const char letter : text) {

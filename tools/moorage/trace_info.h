@@ -1,4 +1,4 @@
-// trace_info.h - what `moorage trace info` shows of a trace, as text of 80 columns and as JSON.
+// trace_info.h - the output of `moorage trace info`, as text of 80 columns and as JSON.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// trace_record.cpp - runs a model and writes what its routers chose.
+// trace_record.cpp - runs a model and writes the choices of its routers.
 #include "tools/moorage/trace_record.h"
 
 #include <algorithm>

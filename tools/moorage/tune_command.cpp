@@ -1,5 +1,5 @@
-// tune_command.cpp - moorage tune: which values of parameters meet targets, and what a figure
-// costs.
+// tune_command.cpp - moorage tune: finds values of parameters that meet targets, and the price of a
+// figure.
 #include <limits>
 #include <map>
 #include <memory>
@@ -81,10 +81,10 @@ public:
         return error{format("interrupted by {} after {} runs; {}", name_of_signal(signal_),
                             found_.trials.size(), kept_.remedy())};
     }
-    // That interrupted the search; what it found so far is in the trials.
+    // The signal that interrupted the search. The trials have the results so far.
     int signal() const { return signal_; }
 
-    // Of a trial that has figures.
+    // The report of a trial that has figures.
     run_report report_at(const tuned_point &at) const { return reports_.at(at); }
 
 private:
@@ -108,7 +108,7 @@ private:
         return load_run_config(given_.config, *overrides);
     }
 
-    // A figure that the report does not have is a mistake of the target, and no run's.
+    // If the report lacks the figure, the target is wrong, not the run.
     result<trial> take(const tuned_point &at, run_outcome &row) {
         trial one{.at = at, .figures = {}, .misfit = {}};
         if (!row.report) {
@@ -179,7 +179,7 @@ status read_params(const tune_arguments &given, run_resources &shared, const run
     return success();
 }
 
-// `signal`: that interrupted the search, which then has what was run.
+// `signal`: the signal that interrupted the search. The result then has the finished runs.
 result<tuning> search(const tune_arguments &given, row_file &kept, int &signal) {
     tuning found;
     if (const status done = read_targets(given, found); !done) return done.failure();

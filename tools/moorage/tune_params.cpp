@@ -1,4 +1,4 @@
-// tune_params.cpp - what is known of a parameter before it is run: its name, its range.
+// tune_params.cpp - the name and the range of a parameter, before any run.
 #include "tools/moorage/tune_params.h"
 
 #include <algorithm>
@@ -19,18 +19,18 @@ namespace {
 
 using namespace moorage::core;
 
-// A declared range wider than this says what is legal, not what is worth trying.
+// A wider declared range gives the legal values, not the useful ones.
 constexpr double declared_width_max = 1000;
 
-// What is known of a parameter before it is run.
+// The known properties of a parameter before any run.
 struct numeric_param {
     std::string section, key;
     bool whole = true;
     std::optional<double> from, to;  // worth trying
 };
 
-// The row of "memory.experts", "cluster.servers.flops", "cluster.servers.lab.flops"; null: it is no
-// key of the host's.
+// The row of "memory.experts", "cluster.servers.flops" or "cluster.servers.lab.flops". Null: it is
+// not a key of the host.
 const config_key *host_key(const numeric_param &param) {
     const size_t first = param.key.find('.'), last = param.key.rfind('.');
     const std::string table = first == std::string::npos
@@ -55,7 +55,7 @@ result<uint64_t> all_experts(run_resources &shared, const run_config &config) {
     return uint64_t{of.experts} * of.moe_layers().size();
 }
 
-// Whether the configuration would refuse it: its section is none, or has other keys alone.
+// Whether the configuration would refuse it: there is no such section, or no such key in it.
 bool is_unknown(const numeric_param &param) {
     const auto table = std::ranges::find(key_tables(), param.section, &key_table::name);
     const bool is_entry = param.key.find('.') != std::string::npos;
@@ -72,13 +72,13 @@ error unknown_key(const std::string &text) {
                         did_you_mean(text, names)));
 }
 
-// As its row says: shares from end to end, experts up to all that there are.
+// The range of its row: shares from end to end, experts up to all experts.
 result<numeric_param> host_param(const std::string &text, const given_range &range,
                                  numeric_param param, run_resources &shared,
                                  const run_config &config) {
     const config_key *key = host_key(param);
     if (!key && is_unknown(param)) return unknown_key(text);
-    if (!key) return param;  // a policy's, or one of an entry, which the configuration checks
+    if (!key) return param;  // a key of a policy or an entry; the configuration checks it
     const value_shape &takes = key->takes;
     param.whole = takes.kind != value_kind::real;
     if (takes.kind == value_kind::real && takes.unit == quantity_unit::share) {
@@ -155,7 +155,7 @@ result<value_grid> find_grid(const std::string &text, const given_range &range,
         return usage(format("--param {} from {} to {}: a range that goes up is needed", text,
                             grid.from, grid.to));
     const double width = grid.to - grid.from;
-    // Whole numbers to the last one; SMoE's step where a share is searched, and as fine a one else.
+    // Tries every whole number. A share has SMoE's step, any other number an equally fine one.
     const bool is_share = param.from == 0.0 && param.to == 1.0;
     const double usual = param.whole ? 1 : is_share ? 0.01 : width / 100;
     grid.step = std::isnan(range.step) ? usual : range.step;
@@ -168,7 +168,7 @@ result<value_grid> find_grid(const std::string &text, const given_range &range,
     return grid;
 }
 
-// A plain number, or one with the unit of the key; of experts a share of them all.
+// A plain number, or one with the key's unit. For experts also a share of all experts.
 result<double> read_bound(const std::string &text, const std::string &part, run_resources &shared,
                           const run_config &config) {
     double plain = 0;
@@ -207,7 +207,7 @@ result<given_range> read_range(const std::string &text, const std::string &writt
     return range;
 }
 
-// Of a cluster, which has no use for every key.
+// Refuses keys that a cluster has no use for.
 status check_use(const std::string &name, const run_config &config) {
     const auto parsed = parse_override(name + "=0");
     if (!config.cluster || !parsed) return success();

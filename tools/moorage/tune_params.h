@@ -10,18 +10,18 @@
 
 namespace moorage::tool {
 
-// What the user said cannot be done.
+// An error in the command line: exit code 2.
 inline core::error usage(std::string text) { return {std::move(text), true}; }
 
-// Of numbers that say no range themselves; NaN: not given.
+// The range for numbers without a range of their own; NaN: not given.
 struct given_range {
     double from = std::numeric_limits<double>::quiet_NaN();
     double to = std::numeric_limits<double>::quiet_NaN();
     double step = std::numeric_limits<double>::quiet_NaN();
 };
 
-// Its range is what was given, what the policy declares, or, of memory.experts, all the experts of
-// the configuration's model. Errors name the parameter and the nearest known one.
+// The range is the given one, or the one that the policy declares. For memory.experts it is all
+// experts of the configuration's model. Errors name the parameter and the nearest known one.
 core::result<core::tuned_param> read_param(const std::string &text, const given_range &range,
                                            core::run_resources &shared,
                                            const core::run_config &config);

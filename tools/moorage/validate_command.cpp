@@ -1,4 +1,4 @@
-// validate_command.cpp - moorage validate: the emulator held against published measurements.
+// validate_command.cpp - moorage validate: compares the emulator with published measurements.
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -29,7 +29,7 @@ result<csv_table> read_table(const std::string &file) {
     return csv_table::parse(*text, file);
 }
 
-// Shapes that no model file has may stand beside the measurements.
+// A file beside the measurements may have shapes that no model file has.
 result<setting_sources> read_sources(const validate_arguments &given) {
     setting_sources sources{".", {}};
     std::filesystem::path file = given.shapes_file;

@@ -1,4 +1,4 @@
-// what_if_rows.cpp - which resources a configuration has, and its runs with more of each.
+// what_if_rows.cpp - the resources of a configuration, and its runs with more of each.
 #include "tools/moorage/what_if_rows.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace moorage::core;
 
-// In the order of resources; of a machine whose processor is the device the first two are its own.
+// In the order of resources. If the processor is the device, the first two belong to it.
 constexpr std::array<std::string_view, resource_count> resource_words{
     "GPU compute", "GPU bandwidth",  "launch speed", "the link",
     "the CPU",     "host bandwidth", "the disk"};
@@ -31,7 +31,8 @@ uint32_t scaled(uint64_t count, double factor) {
     return static_cast<uint32_t>(std::min(factor > 1 ? std::ceil(exact) : std::floor(exact), 4e9));
 }
 
-// What [memory] of the run came to; none: it holds all experts, or was not asked.
+// The resolved value of a [memory] key of the run. None: the run holds all experts, or the key was
+// not given.
 std::optional<uint64_t> held(const run_report &base, const char *key) {
     const json &resolved = *base.config;
     if (!resolved.contains("memory")) return {};
@@ -39,7 +40,7 @@ std::optional<uint64_t> held(const run_report &base, const char *key) {
     return count.is_number_unsigned() ? count.get<uint64_t>() : std::optional<uint64_t>{};
 }
 
-// With a tenth more experts, on each device where each has a number of its own.
+// The configuration with `factor` as many experts; on each device, if each has a number of its own.
 std::optional<run_config> with_memory(const run_config &config, const run_report &base,
                                       double factor) {
     const std::optional<uint64_t> experts = held(base, "experts");
@@ -54,7 +55,7 @@ std::optional<run_config> with_memory(const run_config &config, const run_report
     return more;
 }
 
-// With a tenth more experts in host memory, the others being on the disk.
+// The configuration with more experts in host memory; the others are on the disk.
 std::optional<run_config> with_host_memory(const run_config &config, const run_report &base,
                                            double factor) {
     const std::optional<uint64_t> experts = held(base, "host_experts");
@@ -110,7 +111,7 @@ result<what_if> ask_what_if(const run_config &config, const run_report &base,
         const run_outcome &row = rows->rows[i];
         if (row.report) asked.rows[i].ms = figure_of(asked, *row.report);
         if (!row.report) asked.rows[i].why = row.failure.why;
-        // A run that does not fit says so once, by itself.
+        // A run that does not fit says so itself, once.
         if (row.report && base.misfit.empty()) asked.rows[i].why = row.report->misfit;
     }
     return asked;

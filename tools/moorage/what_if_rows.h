@@ -6,8 +6,8 @@
 
 namespace moorage::tool {
 
-// `base` is the report of the configuration itself. Refused, with the remedy, where time is not
-// virtual or a cluster runs.
+// `base`: the report of the configuration itself. Refuses real time and clusters, and gives the
+// remedy.
 core::result<core::what_if> ask_what_if(const core::run_config &config,
                                         const core::run_report &base, core::run_resources &shared);
 

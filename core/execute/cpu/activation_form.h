@@ -1,5 +1,5 @@
-// activation_form.h - what activations are rounded to before they meet weights of a format
-// (decision 0036).
+// activation_form.h - the form to which activations are rounded before they meet weights of a
+// format (decision 0036).
 #pragma once
 
 #include "core/config/arithmetic.h"
@@ -8,13 +8,13 @@
 namespace moorage::core {
 
 enum class activation_form : uint8_t {
-    floats,  // float32: not at all
-    codes,   // 8 bits and a scale for 16 columns; sums of integers (kernels_codes.h)
-    bfloats  // bf16, where many tokens meet a panel and the processor multiplies pairs of them
+    floats,  // float32: not rounded
+    codes,   // 8 bits and a scale for 16 columns; sums are integers (kernels_codes.h)
+    bfloats  // bf16, if many tokens meet a panel and the processor multiplies pairs
 };
 
-// What each format is made for. What others multiply with activations of 16 bits (int4 of
-// safetensors, fp8, f16, mxfp4 of gpt-oss) meets float32 here.
+// The usual form for each format. Other engines multiply int4 of safetensors, fp8, f16 and mxfp4 of
+// gpt-oss with activations of 16 bits. Here these formats meet float32.
 constexpr activation_form practice_of(weight_type type) {
     const weight_format &format = format_of(type);
     if (type == weight_type::bf16) return activation_form::bfloats;

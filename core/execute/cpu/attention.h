@@ -1,10 +1,10 @@
 // attention.h - the attention block of a layer on the CPU, grouped and latent, for any mix of
 // streams in a pass.
 //
-// The keys and values of a pass's tokens enter the caches before any of them attends, so a chunk of
-// a prompt is causal within itself. Latent attention decodes without unfolding the cache: the key
-// half of kv_b is moved to the query, the value half to the output (DeepSeek-V2, 2.1.2, absorbed
-// matrices).
+// The keys and values of all tokens of a pass enter the caches before any token attends. So a chunk
+// of a prompt is causal within itself. Latent attention decodes without unfolding the cache. The
+// key half of kv_b is moved to the query, the value half to the output (DeepSeek-V2, 2.1.2,
+// absorbed matrices).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace moorage::core {
 
-// Calls body(token) for every token, in parallel where that is worth the round.
+// Calls body(token) for every token, in parallel if that is worth the overhead.
 template <class Body>
 void each_token(thread_pool &pool, uint32_t tokens, const Body &body) {
     constexpr uint32_t worth_a_round = 8;
@@ -36,8 +36,8 @@ public:
     ~attention_block();
 
     void begin(const pass &tokens);
-    // output[t] = attention of the layer over input[t], output projection and its bias included;
-    // [tokens, hidden] both, `layer` of all layers. `input` is normalised.
+    // output[t] = attention of the layer over input[t], with output projection and its bias. Both
+    // are [tokens, hidden]. `layer` counts all layers. `input` is normalised.
     void operator()(uint32_t layer, const_rows input, rows output);
     uint64_t memory_bytes() const;
     // Floats of scratch for one token.
@@ -53,7 +53,7 @@ private:
 
     // The halves of kv_b, per head.
     struct latent_matrices {
-        std::vector<matrix> key_up;    // [heads] of [kv_lora_rank, nope]: turned round
+        std::vector<matrix> key_up;    // [heads] of [kv_lora_rank, nope]: transposed
         std::vector<matrix> value_up;  // [heads] of [value_dim, kv_lora_rank]
     };
     void absorb_keys(const model_weights &weights);
@@ -69,13 +69,13 @@ private:
     std::vector<float> cosines_, sines_;                                  // [tokens, pairs]
     rope_turns turns_;
 
-    // Per token: queries, keys and values as projected; latent: queries moved to the compressed
-    // space, and outputs in it; what heads put out.
+    // Per token: projected queries, keys and values. Latent: queries moved to the compressed space,
+    // and outputs in it. mixed_: outputs of the heads.
     std::vector<float> query_, key_, value_, query_low_, absorbed_, latent_out_, mixed_;
     std::vector<const float *> key_caches_, value_caches_;  // [tokens] of the layer at hand
     std::vector<product> products_;                         // [heads]
     std::vector<latent_matrices> latent_;                   // [layers]
-    std::vector<std::byte> turned_;                         // memory of what absorb() makes
+    std::vector<std::byte> turned_;                         // memory of the matrices from absorb()
 };
 
 }  // namespace moorage::core

@@ -1,10 +1,9 @@
 // cpu_executor.h - the executor whose device is the CPU: real arithmetic, wall clock.
 //
-// Fast memory is an arena of slots in main memory, slow memory the mapped files of the model: a
-// load copies an expert from one to the other on a thread of its own, while the arithmetic of the
-// step runs on the pool. Experts that the dispatch policy leaves on the CPU are computed in place,
-// from the mapping. Where all experts fit, nothing is copied at all (`in_place`): both memories are
-// the same one then.
+// Fast memory is an arena of slots in main memory. Slow memory is the mapped files of the model. A
+// load copies an expert from slow to fast memory on a thread of its own, while the pool computes
+// the step. Experts that the dispatch policy leaves on the CPU are computed in place, from the
+// mapping. If all experts fit, nothing is copied (`in_place`): both memories are then the same.
 #pragma once
 
 #include <memory>
@@ -30,14 +29,14 @@ struct cpu_executor_options {
     // The files are larger than memory: loads read them past the page cache (disk_reader.h), and
     // nothing is computed from the mapping.
     bool from_disk = false;
-    side_work *beside = nullptr;  // null: nothing; else loads copy nothing (in_place)
+    side_work *beside = nullptr;   // null: nothing. Otherwise loads copy nothing (in_place)
     const model *small = nullptr;  // the experts' second version; null: there is none
 };
 
 class cpu_executor final : public turns_executor<cpu_executor> {
 public:
-    // Everything in the options is borrowed. An error when the arena would take more memory than
-    // the machine has, or experts are to come from disk that lie in no file.
+    // Everything in the options is borrowed. An error if the arena needs more memory than the
+    // machine has. Also an error if experts have to come from disk but are in no file.
     static result<std::unique_ptr<cpu_executor>> create(const cpu_executor_options &options);
 
     const uint64_t *clock() const override { return &now_; }
@@ -77,16 +76,16 @@ private:
     cpu_executor_options options_;
     uint32_t experts_, intermediate_;
     uint64_t now_ = 0;
-    std::vector<uint32_t> predict_from_;  // experts of the prediction that is queued
+    std::vector<uint32_t> predict_from_;  // experts of the queued prediction
     std::vector<expert_call> calls_;
     std::vector<mlp_weights> views_;
     std::string failure_;
     std::vector<const mlp_weights *> weights_[2];  // [version][pages]
-    uint32_t small_unit_ = 0;                      // of the second version's parts
+    uint32_t small_unit_ = 0;                      // part unit of the second version
     uint64_t row_bytes_ = 0;
-    memory_block memory_;              // of the slots
+    memory_block memory_;              // memory of the slots
     std::unique_ptr<load_link> link_;  // null: in place
-    ring<completion> at_once_;         // of pieces that copy nothing
+    ring<completion> at_once_;         // pieces that copy nothing
     uint64_t begun_ns_;
 };
 

@@ -213,8 +213,8 @@ void cpu_model::state::finish_shared(uint32_t at) {
     if (!calls.empty()) mlp(calls);
 }
 
-// What the rows of `which` and the shared expert gave enters the stream, ranks in their order
-// whatever the order of computing.
+// Adds the results of the rows of `which` and of the shared expert to the stream. Ranks are added
+// in their order, whatever the order of computing.
 void cpu_model::state::add_experts(const std::vector<uint8_t> &which, std::vector<float> &stream) {
     const size_t hidden = config.hidden;
     const auto multiplier = static_cast<float>(config.residual_multiplier);
@@ -350,7 +350,8 @@ void cpu_model::route(std::span<const uint32_t> chosen, std::span<const float> w
     s.ranks = static_cast<uint32_t>(chosen.size() / s.tokens);
     s.route_weights.assign(weights.begin(), weights.end());
     s.row_of.assign(chosen.size(), UINT32_MAX);
-    // Rows by expert, then by token: a counting sort. What names no expert gets no row.
+    // Sorts rows by expert, then by token, with a counting sort. A choice that names no expert gets
+    // no row.
     std::ranges::fill(s.expert_begins, 0);
     for (const uint32_t expert : chosen)
         if (expert < s.config.experts) ++s.expert_begins[expert + 1];

@@ -4,13 +4,13 @@
 //   for each MoE layer:  attention(layer)        router logits are there
 //                        route(experts, weights)
 //                        expert(...)             each distinct expert, whole or in segments
-//                        predict(layer, there)   where asked for: a better next_router_logits()
+//                        predict(layer, there)   optional: a better next_router_logits()
 //   head()                                       logits of the tokens with `output`
 //
-// `layer` counts the layers with experts, as everywhere in the host; the dense layers between them
-// belong to the next attention() or to head(). Outputs of experts are kept apart per (token, rank)
-// and summed in the order of ranks when the next layer begins, so the order in which experts are
-// computed does not show in the result.
+// `layer` counts the layers with experts, as everywhere in the host. The dense layers between them
+// belong to the next attention() or to head(). Outputs of experts are kept apart per (token, rank).
+// They are summed in the order of ranks when the next layer begins. So the result does not depend
+// on the order in which experts are computed.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct cpu_model_limits {
     bool keep_hidden = false;  // for comparison with references: hidden states after every layer
 };
 
-// Rows [first, first + count) of an expert; `from` as in cpu_model::expert(). `unit`: of its parts,
-// where its weights are another version's; 0: the model's.
+// Rows [first, first + count) of an expert. `from` as in cpu_model::expert(). `unit`: unit of its
+// parts, if its weights are another version's; 0: the model's unit.
 struct expert_call {
     uint32_t expert, first, count;
     const mlp_weights *from;
@@ -44,18 +44,18 @@ struct expert_call {
 
 class cpu_model final : public pass_results {
 public:
-    // `of` and `pool` are borrowed. An error when the caches would take more memory than there is.
+    // `of` and `pool` are borrowed. An error if the caches need more memory than there is.
     static result<std::unique_ptr<cpu_model>> create(const model &of, thread_pool &pool,
                                                      const cpu_model_limits &limits);
     ~cpu_model() override;
 
-    // Requires: token ids below the vocabulary, positions below context_max, streams below streams;
-    // the positions of a stream within a pass and over passes rise by one from 0.
+    // Requires: token ids below the vocabulary, positions below context_max, streams below
+    // `streams`. The positions of a stream rise by one from 0, within a pass and over passes.
     void begin(const pass &tokens);
     void attention(uint32_t layer);
     // chosen, weights [B, k]; the same expert at most once per token.
     void route(std::span<const uint32_t> chosen, std::span<const float> weights);
-    // Rows [first, first + count) of `expert`, whose weights `from` are those rows alone; null: in
+    // Rows [first, first + count) of `expert`. `from`: the weights of those rows alone; null: in
     // place, as the model has them. Segments of an expert come in rising order.
     void expert(uint32_t layer, uint32_t expert, uint32_t first, uint32_t count,
                 const mlp_weights *from);
@@ -63,17 +63,19 @@ public:
     void experts(uint32_t layer, std::span<const uint32_t> which);
     // The same for calls of expert(), of distinct experts.
     void experts(uint32_t layer, std::span<const expert_call> calls);
-    // Experts that somebody else computes: what they take [tokens, hidden]; the rows of it that an
-    // expert is for, none where nobody chose it; and where their outputs go, in that order, all of
-    // them before the next layer begins. After route().
+    // For experts that somebody else computes, after route(). Their input is [tokens, hidden]. The
+    // rows of an expert are numbers of its rows in this input; there are none if nobody chose it.
+    // Their outputs go to the given places, in that order, all of them before the next layer
+    // begins.
     std::span<const float> expert_input() const;
     std::span<const uint32_t> rows_of(uint32_t expert) const;
     std::span<float> outputs_of(uint32_t expert);
-    // next_router_logits() anew, from what the shared expert and the chosen ones of `there` gave:
-    // the residual they make goes through the next layer's attention to its router (SMoE, Section
-    // IV-C; dense layers in between included). With every chosen expert there they are the very
-    // router_logits() to come. No later result depends on it. Requires: limits.predict, a layer
-    // after this one with experts; those of `there` have been computed, whole.
+    // Computes next_router_logits() anew, from the outputs of the shared expert and of the chosen
+    // experts in `there`. The residual from these goes through the next layer's attention to its
+    // router (SMoE, Section IV-C; dense layers in between included). If every chosen expert is
+    // there, the result equals the router_logits() to come. No later result depends on it.
+    // Requires: limits.predict, a later layer with experts; the experts in `there` have been
+    // computed, whole.
     void predict(uint32_t layer, std::span<const uint32_t> there);
     void head();
 
@@ -81,12 +83,12 @@ public:
     std::span<const float> router_input() const override;
     std::span<const float> next_router_logits() const override;
     std::span<const float> logits() const override;
-    // keep_hidden: [layers + 1, B, hidden] after the pass: embedding, every layer, the last after
-    // the final norm.
+    // With keep_hidden: [layers + 1, B, hidden] after the pass: embedding, every layer, the last
+    // after the final norm.
     std::span<const float> hidden_states() const;
-    // Of the key and value caches and the scratch.
+    // Bytes of the key and value caches and the scratch.
     uint64_t memory_bytes() const;
-    // Borrowed from who made this.
+    // Borrowed from the creator of this object.
     thread_pool &pool() const;
 
 private:

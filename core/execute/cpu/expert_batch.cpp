@@ -71,7 +71,7 @@ void expert_batch::operator()(std::span<const batch_item> items) {
         for (end = begin + 1; end < order_.size(); ++end) {
             const batch_item &next = *order_[end];
             if (next.weights != first.weights) break;
-            // Who has few comes first, so this parts them from who has many, too.
+            // Items with few tokens come first, so this also parts them from items with many.
             if (streams(first) && together + next.rows.size() > STREAM_TOKENS_MAX) break;
             together += next.rows.size();
         }

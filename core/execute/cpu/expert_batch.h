@@ -1,9 +1,9 @@
-// expert_batch.h - experts for the rows of several callers at once: every row has the bits that its
-// caller alone would have got.
+// expert_batch.h - computes experts for the rows of several callers at once. Every row gets the
+// same bits as in a call by its caller alone.
 //
-// Rows that want the same expert are computed together, so that its weights are read once. Kernels
-// sum in one order for few rows and in another for many (kernels.h), whatever the others are; so
-// only callers are joined that are on the same side of that border each, and stay there together.
+// Rows that want the same expert are computed together, so its weights are read once. Kernels sum
+// in one order for few rows and in another for many (kernels.h). Therefore only callers on the same
+// side of that border are joined, and only as far as they stay on that side together.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class expert_batch {
 public:
     // Borrowed. One caller of the pool at a time.
     expert_batch(const model_config &of, thread_pool &pool) : config_(of), mlp_(pool) {}
-    // In one parallel loop, or a few.
+    // Computes the items in one parallel loop, or a few.
     void operator()(std::span<const batch_item> items);
 
 private:

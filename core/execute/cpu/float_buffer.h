@@ -1,4 +1,4 @@
-// float_buffer.h - scratch memory for vectors: aligned, grows to what was asked for most, never
+// float_buffer.h - scratch memory for vectors: aligned, grows to the largest request, never
 // shrinks.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace moorage::core {
 
 class float_buffer {
 public:
-    // `count` floats of no particular value; what an earlier call gave is gone.
+    // `count` floats with undefined values. Invalidates the result of an earlier call.
     float *get(size_t count) {
         if (count > size_) {
             data_.reset();

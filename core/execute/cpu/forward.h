@@ -1,5 +1,5 @@
 // forward.h - a whole pass through a model on the CPU by the model's own routing, with every expert
-// read in place: what runs where no policy is asked, and what executors are compared with.
+// read in place. It is used if no policy is asked, and as the reference for executors.
 //
 //   forward run(compute, model);
 //   run(pass);                       // compute.logits() has them
@@ -20,7 +20,8 @@ class forward {
 public:
     forward(cpu_model &compute, const model &of);  // borrowed
     void operator()(const pass &tokens);
-    // Who is told the experts that the tokens of a pass chose in a layer, top_k of each.
+    // The watcher is told which experts the tokens of a pass chose in a layer, top_k for each
+    // token.
     using choice_watcher = std::function<void(uint32_t layer, std::span<const uint32_t> chosen)>;
     void watch(choice_watcher watcher) { watcher_ = std::move(watcher); }
 
@@ -33,8 +34,8 @@ private:
     choice_watcher watcher_;
 };
 
-// `ids` as the tokens of one stream from position `first` on, all with logits or only the last.
-// `length`: of the text that they are a piece of; 0: it ends with them.
+// `ids` as the tokens of one stream from position `first` on. All tokens have logits, or only the
+// last. `length`: of the text to which this piece belongs; 0: the text ends with the piece.
 pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs,
                  uint32_t length = 0);
 

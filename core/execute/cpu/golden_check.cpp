@@ -36,7 +36,7 @@ status check_with(const golden_data &golden, const pass_results &computed, const
     std::vector<int32_t> text(golden.input_ids.begin(), golden.input_ids.begin() + golden.prompt);
     size_t entered = 0;
     for (uint32_t i = 0; i < continued; ++i) {
-        // What outgrows its rotations is computed from its beginning.
+        // A text that outgrows its rotations is computed from its beginning.
         if (i > 0 && rope_scaling_of(rope, text.size()) != rope_scaling_of(rope, text.size() - 1))
             entered = 0;
         const std::span<const int32_t> next = std::span(text).subspan(entered);

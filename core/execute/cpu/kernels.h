@@ -1,7 +1,7 @@
 // kernels.h - the arithmetic of a layer on the CPU: float32 sums over weights of any type.
 //
-// Activations are float32, row-major, one token a row. Weights are read where they lie and widened
-// in registers. Every function gives the same bits for the same arguments whatever the number of
+// Activations are float32, row-major, one token a row. Weights are read in place and widened in
+// registers. Every function gives the same bits for the same arguments, whatever the number of
 // threads. Vector instructions are chosen at run time (Highway).
 #pragma once
 
@@ -34,22 +34,23 @@ struct product {
     const_rows input;
     rows output;
     std::span<const float> bias = {};
-    bool rounds = true;  // in fast arithmetic, activations as the weights' format has it
-    bool finely = false;  // then 16 of them share a scale, whatever the format has
+    bool rounds = true;   // fast arithmetic rounds activations to the weights' format
+    bool finely = false;  // in fast arithmetic, 16 activations share a scale, whatever the format
+                          // has
 };
-// Independent products of the same tokens, in one parallel loop. One token: a matrix-vector kernel
-// that streams the weights; many: a blocked one.
+// Independent products of the same tokens, in one parallel loop. One token uses a matrix-vector
+// kernel that streams the weights. Many tokens use a blocked kernel.
 void multiply(thread_pool &pool, uint32_t tokens, std::span<const product> all);
 
-// What multiplies bf16 weights with activations that are rounded to bf16: "amx", "vectors", or
-// "floats", which rounds none. Their sums have other orders.
+// The kernel that multiplies bf16 weights with activations rounded to bf16: "amx" or "vectors".
+// "floats" rounds no activations. The orders of their sums differ.
 std::string_view pair_products();
 
 // One expert's rows [first, first + count) of the intermediate dimension, for some tokens:
 // output[t] = or += down(activation(gate x[t]) * (up x[t])), summed part by part (expert_parts).
 // `weights` holds these rows alone: gate and up [count, hidden], down [hidden, count], biases of
-// gate and up [count]. down_bias is added with the first part only. `first` lies on the border of a
-// part; segments of an expert come in rising order, the first with add = false.
+// gate and up [count]. down_bias is added with the first part only. `first` is at the border of a
+// part. Segments of an expert come in rising order, the first with add = false.
 struct mlp_call {
     const mlp_weights *weights;
     uint32_t intermediate;  // of the whole expert
@@ -62,9 +63,9 @@ struct mlp_call {
     const_rows input;  // [.., hidden]
     rows output;       // [tokens, hidden]
     bool add;
-    uint32_t unit = usual_part_unit;  // of the expert's parts
+    uint32_t unit = usual_part_unit;  // part unit of the expert
 };
-// Scratch grows to what the largest call needs and stays.
+// Its scratch grows to the needs of the largest call and stays.
 class mlp_kernel {
 public:
     explicit mlp_kernel(thread_pool &pool);
@@ -79,10 +80,10 @@ private:
     scratch *scratch_;
 };
 
-// Attention of a batch over its caches. Keys and values are float32: in half precision the golden
-// models' logits were off by up to 1.8e-3 of the largest, and a router near its threshold
-// (Phi-3.5-MoE's) chose otherwise; in float32 they are within 2.1e-6 (`moorage model check`).
-// Token t attends to positions [from[t], positions[t]] of its stream's cache.
+// Attention of a batch over its caches. Token t attends to positions [from[t], positions[t]] of its
+// stream's cache. Keys and values are float32. In half precision the golden models' logits were off
+// by up to 1.8e-3 of the largest, and a router near its threshold (Phi-3.5-MoE's) chose otherwise.
+// In float32 they are within 2.1e-6 (`moorage model check`).
 struct attention_call {
     uint32_t tokens, heads, kv_heads, head_dim, value_dim;
     float scale;
@@ -90,7 +91,7 @@ struct attention_call {
     rows output;                       // [tokens, heads * value_dim]
     const float *const *keys;          // [tokens] the stream's cache: position p at p * key_stride
     const float *const *values;        // [tokens]
-    size_t key_stride, value_stride;   // values, from one position to the next
+    size_t key_stride, value_stride;   // number of values from one position to the next
     const uint32_t *from, *positions;  // [tokens]
     std::span<const float> sinks;      // [heads] or empty
 };

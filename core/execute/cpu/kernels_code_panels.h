@@ -1,5 +1,5 @@
-// kernels_code_panels.h - panels of codes with many tokens, and how rows and activations in codes
-// are laid out; shared by kernels_product_codes.cpp and kernels_mlp_codes.cpp.
+// kernels_code_panels.h - panels of codes for many tokens, and the layout of rows and activations
+// in codes. Shared by kernels_product_codes.cpp and kernels_mlp_codes.cpp.
 #pragma once
 
 #include "core/execute/cpu/kernels_codes.h"
@@ -20,12 +20,12 @@ struct coded_tokens {
     static size_t words_of(const code_layout &cut) {
         return size_t{cut.chunks()} * CHUNK_BLOCKS * TILE_WORDS;
     }
-    // The blocks of a part, of a tile.
+    // The blocks of a part within a tile.
     uint32_t *of(uint32_t tile, uint32_t part) const {
         return data + words_of(cut) * tiles.begin(tile) +
                size_t{part} * cut.chunks_of_part() * CHUNK_BLOCKS * TILE_WORDS * tiles.size(tile);
     }
-    // cut.shared activations from column `column` on, of token `token` of a tile.
+    // Puts cut.shared activations from column `column` on, of token `token` of a tile.
     void put(uint32_t tile, uint32_t token, uint32_t column, const float *values) const;
 };
 
@@ -39,12 +39,12 @@ void multiply_code_panel(const matrix &weights, uint32_t first, uint32_t lanes,
                          const coded_tokens &input, const float *start, bool add, rows output,
                          code_panel_block *panel);
 
-// Rows of an item of a streaming loop: whole blocks of codes of the next product.
+// Rows of an item of a streaming loop. Whole blocks of codes of the next product.
 inline uint32_t code_rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
     return divide_up(rows_of_item(row_bytes, total_bytes, threads), CODE_BLOCK) * CODE_BLOCK;
 }
 
-// What lies in memory that was taken as floats, each on lines of its own.
+// Floats to take for so many bytes. Each such part begins on a cache line of its own.
 inline size_t floats_of_bytes(size_t bytes) { return (bytes + 63) / 64 * 16; }
 
 }  // namespace moorage::core

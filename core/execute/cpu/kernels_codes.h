@@ -1,15 +1,15 @@
-// kernels_codes.h - products in which weights and activations are small integers: what the fast
-// arithmetic computes (decision 0036), the same on every processor to the bit.
+// kernels_codes.h - products in which weights and activations are small integers: the fast
+// arithmetic (decision 0036). The results are equal on every processor, to the bit.
 //
-// A row is cut where parts of an expert end (expert_parts), a part into chunks of 256 columns, a
-// chunk into 16 blocks of 16. Of a block k of a chunk, with integers throughout,
+// A row is cut where parts of an expert end (expert_parts). A part is cut into chunks of 256
+// columns, a chunk into 16 blocks of 16. For a block k of a chunk, with integers throughout,
 //
 //   n[k] = sum of (code - zero) activation code
 //   chain[k] = fma(n[k], weight scale * activation scale, chain[k]), and, where the format has one,
 //   chain[k] = fma(weight offset, activation sum, chain[k])
 //
-// from chunk to chunk; at the end of the part its 16 chains are added, the first first. Rows
-// of few tokens and panels of many go through different loops and do the same.
+// from chunk to chunk. At the end of the part its 16 chains are added, beginning with the first.
+// Rows for few tokens and panels for many tokens use different loops with the same result.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,12 @@ namespace moorage::core {
 
 constexpr uint32_t CHUNK_COLUMNS = 256, CODE_BLOCK = 16, CHUNK_BLOCKS = 16;
 
-// 256 activations, zeros where a part ends before.
+// 256 activations. Zeros where a part ends earlier.
 struct alignas(64) activation_chunk {
-    int8_t codes[CHUNK_COLUMNS];   // of -127 .. 127
-    float scales[CHUNK_BLOCKS];    // of a block; none of a number where an activation is none
-    float sums[CHUNK_BLOCKS];      // scale times count; of 32 columns with the first 16
+    int8_t codes[CHUNK_COLUMNS];   // from -127 to 127
+    float scales[CHUNK_BLOCKS];    // scale of a block; NaN if one of its activations is NaN
+    float sums[CHUNK_BLOCKS];      // scale times count; for a scale of 32 columns the sum is with
+                                   // the first 16
     int32_t counts[CHUNK_BLOCKS];  // sums of codes
 };
 // 256 weights of a row: (code - zero) scale + offset.
@@ -34,7 +35,7 @@ struct alignas(64) weight_chunk {
     uint8_t codes[CHUNK_COLUMNS];
     float scales[CHUNK_BLOCKS], offsets[CHUNK_BLOCKS];
 };
-// What the codes of a format have in common.
+// The properties that the codes of a format share.
 struct code_format {
     uint32_t zero = 0;  // 0 or a power of two
     bool offsets = false;
@@ -49,7 +50,7 @@ constexpr code_format code_format_of(weight_type type) {
         case weight_type::q4_0:
             return {8, false, 15};
         case weight_type::q5_0:
-        case weight_type::mxfp4_gguf:  // twice the value
+        case weight_type::mxfp4_gguf:  // its codes are twice the value
             return {16, false, 31};
         case weight_type::q3_k:
             return {4, false, 7};
@@ -60,10 +61,10 @@ constexpr code_format code_format_of(weight_type type) {
     }
 }
 
-// Columns whose activations share a scale in products outside of experts: 32 as ggml has it for
-// formats in blocks of 32, with its rounding of scales to binary16, so that texts are near its
-// texts; 16 for those in blocks of 256, where its one scale for all of them rounds twice as much.
-// Within experts and before the head 16 of them do, whatever the format has (decision 0036).
+// Columns whose activations share a scale in products outside of experts. Formats in blocks of 32
+// have 32, as in ggml, whose rounding of scales to binary16 is kept, so texts stay near its texts.
+// Formats in blocks of 256 have 16: ggml's one scale for all of them rounds twice as much. Within
+// experts and before the head it is always 16, whatever the format has (decision 0036).
 constexpr uint32_t shared_columns(weight_type type) {
     return format_of(type).block == 32 ? 32 : CODE_BLOCK;
 }
@@ -78,7 +79,7 @@ struct code_layout {
     uint32_t columns_of(uint32_t at) const { return at + 1 < parts() ? part : columns - at * part; }
 };
 
-// As row_task, of activations in codes.
+// As row_task, with activations in codes.
 struct code_task {
     const matrix *weights;
     uint32_t first, count;  // rows
@@ -91,52 +92,53 @@ struct code_task {
     size_t output_stride;
 };
 
-// Sixteen rows turned round: a block of each, of 16 columns.
+// Sixteen rows transposed: one block of each, of 16 columns.
 constexpr uint32_t CODE_ROWS = 16, CODE_TOKENS_MAX = 12;
 struct alignas(64) code_panel_block {
-    uint32_t words[4][CODE_ROWS];  // four codes with their zero taken away, of one row
+    uint32_t words[4][CODE_ROWS];  // four codes minus their zero, of one row
     float scales[CODE_ROWS], offsets[CODE_ROWS];
-    int32_t starts[CODE_ROWS];  // -128 times the sums of codes: activations come with 128 added
+    int32_t starts[CODE_ROWS];  // -128 times the sums of codes, because activations come with 128
+                                // added
 };
-// Of the tokens of a tile: a block is words[4][tokens], scales[tokens], sums[tokens].
+// Words of a block for each token of a tile. A block is words[4][tokens], scales[tokens],
+// sums[tokens].
 constexpr uint32_t TILE_WORDS = 6;
-// Blocks of panels and tiles lie by part, by number in the chunk, by chunk.
+// Blocks of panels and tiles are ordered by part, by number in the chunk, by chunk.
 struct code_tile_task {
     const code_panel_block *panel;
     const uint32_t *input;
     uint32_t columns, tokens;  // of one part
     bool offsets;
-    bool add;            // to what output holds
+    bool add;            // to what the output holds
     const float *start;  // [CODE_ROWS], added first, or null
     float *output;       // CODE_ROWS floats a token
     size_t output_stride;
 };
 
 struct code_kernels {
-    // 16 or 32 activations (shared_columns) as blocks of a chunk from `block` on.
+    // Rounds 16 or 32 activations (shared_columns) to blocks of a chunk from `block` on.
     void (*round)(const float *from, uint32_t count, activation_chunk *to, uint32_t block);
     void (*multiply)(const code_task &task);
-    // Columns [begin, begin + count) of one row; begin on a border of a block of the format. Up to
-    // `end` (codes_end) memory may be read.
+    // Reads columns [begin, begin + count) of one row. begin is at the border of a block of the
+    // format. Memory may be read up to `end` (codes_end).
     void (*read[weight_format_count])(const std::byte *row, const std::byte *end, uint32_t begin,
                                       uint32_t count, weight_chunk &out);
-    // The rows [first, first + CODE_ROWS), the last one again where there are fewer, over the
-    // columns of a part.
+    // Packs the rows [first, first + CODE_ROWS) over the columns of a part. If there are fewer
+    // rows, the last one is repeated.
     void (*pack)(const matrix &from, uint32_t first, uint32_t begin, uint32_t count,
                  code_panel_block *panel);
     void (*tile)(const code_tile_task &task);
     uint32_t tokens;  // of a tile, at most
 };
 const code_kernels &vector_codes();
-// Behind the last row.
+// The end of the last row.
 inline const std::byte *codes_end(const matrix &of) {
     return of.data + uint64_t{of.rows - 1} * of.row_bytes + bytes_of_columns(of.type, of.columns);
 }
 
-// All activations of a row; chunks of `cut`.
+// Rounds all activations of a row, to chunks of `cut`.
 void round_row(const float *from, const code_layout &cut, activation_chunk *to);
-// cut.shared activations from `column` on, and zeros behind them where the part ends within the
-// chunk.
+// Rounds cut.shared activations from `column` on. If the part ends within the chunk, zeros follow.
 void round_at(const float *from, const code_layout &cut, uint32_t column, activation_chunk *to);
 
 }  // namespace moorage::core

@@ -1,5 +1,5 @@
-// kernels_codes_plain.h - the arithmetic of kernels_codes.h without vectors: for processors that
-// have none, and what the others are held against.
+// kernels_codes_plain.h - the arithmetic of kernels_codes.h without vectors. For processors that
+// have none, and as the reference for the others.
 #pragma once
 
 #include <cmath>
@@ -10,18 +10,18 @@
 
 namespace moorage::core {
 
-// To binary16, where that has the number with all its bits.
+// Rounds to binary16 if binary16 can hold the number with all its bits.
 inline float as_half(float value) {
     const float size = std::abs(value);
     return size >= 0x1p-14F && size < 65504 ? float_of_half(half_of_float(value)) : value;
 }
-// How 16 or 32 activations become codes: code = nearest even integer of value * inverse.
+// The rounding of 16 or 32 activations to codes: code = nearest even integer of value * inverse.
 struct code_rounding {
     float scale, inverse;
-    float own;  // the scale before it is rounded
+    float own;  // the scale before rounding
 };
-// `largest` of their magnitudes; `none`: 0 where all are finite. Magnitudes without an inverse in
-// float32 are zeros.
+// `largest` of their magnitudes; `none`: 0 if all are finite. Magnitudes without an inverse in
+// float32 count as zeros.
 inline code_rounding code_rounding_of(uint32_t count, float largest, float none) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     if (none != 0) return {nan, 0, nan};
@@ -29,7 +29,7 @@ inline code_rounding code_rounding_of(uint32_t count, float largest, float none)
     const float own = largest / 127;
     return {count == CODE_BLOCK ? own : as_half(own), 127 / largest, own};
 }
-// Notes scale, sums and counts (of each 16) with the codes that they belong to.
+// Notes scale, sums and counts (of each 16) beside the codes.
 inline void note_rounding(const code_rounding &by, uint32_t count, const int32_t *counts,
                           activation_chunk *to, uint32_t block) {
     int32_t all = 0;

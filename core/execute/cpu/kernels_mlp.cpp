@@ -23,7 +23,7 @@ bool in_codes(arithmetic mode, const mlp_call &of) {
     return is(all.gate) && is(all.up) && is(all.down);
 }
 
-// Of panels with many tokens.
+// The kernels of panels with many tokens.
 const panel_kernels &panels_of(arithmetic mode, const mlp_call &call) {
     const auto is = [&](const matrix &one) {
         return form_of(mode, one.type) == activation_form::bfloats;
@@ -157,7 +157,7 @@ struct mlp_kernel::scratch {
     float_buffer floats;
     mlp_codes codes;
     call_plan plans[work_list::JOBS_MAX];
-    // What the loops of a run have to do, and the floats that it needs.
+    // The loops of a run, and the floats that it needs.
     struct work {
         work_list packs, gates, downs;
         size_t floats = 0;

@@ -1,5 +1,5 @@
 // kernels_mlp_codes.h - experts whose matrices meet activations in codes: the loops of
-// kernels_mlp.cpp once more, with what lies between up and down rounded where it is made.
+// kernels_mlp.cpp again. The values between up and down are rounded where they are made.
 #pragma once
 
 #include "core/execute/cpu/float_buffer.h"
@@ -13,15 +13,15 @@ public:
     void run(thread_pool &pool, float_buffer &memory, std::span<const mlp_call> calls);
 
 private:
-    // Of a call; places count floats from the beginning of the memory.
+    // The layout of a call. Places count floats from the beginning of the memory.
     struct call_plan {
-        code_layout input, inner;  // of the rows of gate and up, and of down
+        code_layout input, inner;  // for the rows of gate and up, and for those of down
         size_t inputs, inners;     // activation chunks or tiles
         uint32_t rows, down_rows;  // of an item
     };
     struct work {
         work_list packs, gates, downs;
-        size_t floats = 0, panel_floats = 0, sums_floats = 0;  // the last two of a thread
+        size_t floats = 0, panel_floats = 0, sums_floats = 0;  // the last two are per thread
     };
     work plan(thread_pool &pool, std::span<const mlp_call> calls);
     void round_inputs(const mlp_call &call, const call_plan &by, uint32_t tile) const;

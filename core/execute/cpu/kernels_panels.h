@@ -1,6 +1,5 @@
-// kernels_panels.h - the blocked product of one row panel with many tokens, and
-// how tokens and work items are cut; shared by kernels_product.cpp and
-// kernels_mlp.cpp.
+// kernels_panels.h - the blocked product of one row panel with many tokens, and the division of
+// tokens and work into items. Shared by kernels_product.cpp and kernels_mlp.cpp.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +13,8 @@
 
 namespace moorage::core {
 
-// Tokens cut into tiles of nearly equal size, none above what a tile holds, and all but the last a
-// multiple of `unit`, which divides that.
+// Divides tokens into tiles of nearly equal size. No tile exceeds its capacity. All but the last
+// hold a multiple of `unit`, which divides the capacity.
 class token_tiles {
 public:
     token_tiles(uint32_t tokens, uint32_t tile_max, uint32_t unit = 1)
@@ -34,12 +33,12 @@ private:
     uint32_t tokens_, count_, unit_;
 };
 
-// Which of several jobs an item of one loop belongs to.
+// Maps an item of one loop to one of several jobs.
 class work_list {
 public:
     static constexpr uint32_t JOBS_MAX = 64;
     struct place {
-        uint32_t job, item;  // item of the job
+        uint32_t job, item;  // number of the item within its job
     };
     void add(uint32_t items) {
         assert(jobs_ < JOBS_MAX);
@@ -58,8 +57,8 @@ private:
     uint32_t jobs_ = 0;
 };
 
-// Rows of an item of a streaming loop: enough bytes to be worth handing out,
-// few enough that threads end together. Sums do not depend on it.
+// Rows of an item of a streaming loop: enough bytes to be worth handing out, but few enough that
+// threads end together. Sums do not depend on it.
 inline uint32_t rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
     constexpr uint64_t BYTES_MIN = 16 << 10, BYTES_MAX = 64 << 10;
     const uint64_t bytes = std::clamp(total_bytes / (uint64_t{threads} * 4), BYTES_MIN, BYTES_MAX);
@@ -74,12 +73,12 @@ inline bool same_input(const product &a, const product &b) {
 
 inline uint32_t divide_up(uint32_t value, uint32_t by) { return (value + by - 1) / by; }
 
-// Points one half of a panel at rows from `first` on, as many as it is wide; the last row of the
-// matrix fills up.
+// Points one half of a panel at rows from `first` on, as many as the half is wide. The last row of
+// the matrix fills up the rest.
 inline void point_at_rows(const matrix &weights, uint32_t first, uint32_t side,
                           panel_source &panel) {
     const weight_format &format = format_of(weights.type);
-    // The block of columns that follows the one being packed.
+    // The block of columns that is packed next.
     panel.sides[side] = {weights.type, weights.group_of,
                          size_t{PANEL_COLUMNS_MAX} * format.bytes / format.block};
     const uint32_t half = vector_panels().width / 2, lane = side * half;
@@ -89,7 +88,7 @@ inline void point_at_rows(const matrix &weights, uint32_t first, uint32_t side,
         panel.scales[lane + i] = scales_at(weights, row);
     }
 }
-// Both halves at rows of one matrix.
+// Points both halves at rows of one matrix.
 inline void point_at_rows(const matrix &weights, uint32_t first, panel_source &panel) {
     point_at_rows(weights, first, 0, panel);
     point_at_rows(weights, first + vector_panels().width / 2, 1, panel);

@@ -1,9 +1,8 @@
-// kernels_vector-inl.h - what the vector kernels share: loading weights of any
-// type as floats, sums across lanes, turning a block of lanes round. Included
-// once per instruction set.
+// kernels_vector-inl.h - the common part of the vector kernels: loading weights of any type as
+// floats, sums across lanes, transposing a block of lanes. Included once per instruction set.
 //
-// Vectors of a length unknown at compile time are left out (kernels_targets.h),
-// so arrays of vectors are fine here.
+// Vectors of a length unknown at compile time are left out (kernels_targets.h), so arrays of
+// vectors are fine here.
 #if defined(MOORAGE_KERNELS_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOORAGE_KERNELS_VECTOR_INL_H
 #undef MOORAGE_KERNELS_VECTOR_INL_H
@@ -16,8 +15,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
-// What runs everywhere is loops in place of instructions: with sanitizers, more than half of the
-// time to compile these files.
+// The target that runs everywhere uses loops in place of instructions. With sanitizers, these loops
+// take more than half of the time to compile these files.
 #if defined(MOORAGE_FEW_TARGETS) && defined(__clang__)
 #if HWY_TARGET == HWY_STATIC_TARGET
 #pragma clang optimize off
@@ -39,7 +38,7 @@ using word_tag = hn::Rebind<uint32_t, float_tag>;
 using half_word_tag = hn::Rebind<uint16_t, float_tag>;
 constexpr uint32_t LANES = HWY_LANES(float);
 
-// Files and caches promise no alignment, not even that of a value.
+// Files and caches promise no alignment, not even that of a single value.
 HWY_INLINE float_vector load_floats(const std::byte *from) {
 #if HWY_TARGET == HWY_SCALAR
     float value;
@@ -76,8 +75,7 @@ HWY_INLINE float_vector fp4_values(Vector codes) {
     if constexpr (LANES == 16) {
         return hn::TableLookupLanes(hn::Load(d, VALUES), hn::IndicesFromVec(d, low));
     } else {
-        // Twice the value as a signed byte, looked up into the top byte of each
-        // lane.
+        // Twice the value as a signed byte. The lookup puts it into the top byte of each lane.
         alignas(16) static constexpr int8_t TWICE[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                          0, -1, -2, -3, -4, -6, -8, -12};
         const hn::Repartition<uint8_t, float_tag> bytes;
@@ -91,15 +89,15 @@ HWY_INLINE float_vector fp4_values(Vector codes) {
 #endif
 }
 
-// LANES bytes, one to a lane.
+// Loads LANES bytes, one into each lane.
 HWY_INLINE hn::Vec<word_tag> load_bytes(const std::byte *from) {
     const hn::Rebind<uint8_t, float_tag> bytes;
     return hn::PromoteTo(word_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
 }
 
-// How weights of a format become floats in registers: single values LANES at a time by load(),
-// those of 16 bits also two at a time by part(), the first in the low half of each word; blocks by
-// load_two() as the even and the odd ones of 2 * LANES columns, without their scale.
+// Converts weights of a format to floats in registers. load() gives single values, LANES at a time.
+// For values of 16 bits, part() also gives two at a time, the first in the low half of each word.
+// For blocks, load_two() gives the even and the odd ones of 2 * LANES columns, without their scale.
 template <weight_type type>
 struct reader;
 
@@ -152,23 +150,23 @@ struct reader<weight_type::mxfp4> {
         even = fp4_values(codes);
         odd = fp4_values(hn::ShiftRight<4>(codes));
     }
-    // A power of two from a byte of exponent.
+    // A power of two, from a byte that holds its exponent.
     static HWY_INLINE float_vector scale(const std::byte *scales, uint32_t column) {
         return hn::Set(float_tag(), E8M0_VALUES[std::to_integer<uint32_t>(scales[column / 32])]);
     }
 };
 
-// How far ahead weights are asked for, into the second nearest cache: the nearest can wait for a
-// few dozen lines only, fewer than memory can have on the way. Measured on a Zen 4 core with pages
-// of 4 KiB, decoding bf16 (gguf_passes, 2026-11), milliseconds a token: 31 without, 42 and 41 with
-// 8 and 16 KiB into the nearest cache, 28 and 26 with 4 and 16 KiB into the second.
+// How far ahead weights are prefetched, into the second nearest cache. The nearest cache can wait
+// for a few dozen lines only, fewer than memory can have on the way. Measured on a Zen 4 core with
+// pages of 4 KiB, decoding bf16 (gguf_passes, 2026-11), milliseconds a token: 31 without, 42 and 41
+// with 8 and 16 KiB into the nearest cache, 28 and 26 with 4 and 16 KiB into the second.
 constexpr uint64_t AHEAD_BYTES = 16384;
 HWY_INLINE void ask_for(const void *address) {
     __builtin_prefetch(address, /*to write=*/0, /*locality=*/2);
 }
 
-// Asks for the line `ahead` bytes further on, once for each that the columns of a row pass; panels,
-// which are few bytes away, into the nearest cache.
+// Prefetches the line that is `ahead` bytes further on, once for each line that the columns of a
+// row pass. Panels are few bytes away, so they go into the nearest cache.
 template <weight_type type, bool nearest = false>
 HWY_INLINE void ask_ahead(const std::byte *row, uint32_t column, uint64_t ahead) {
     constexpr weight_format FORMAT = format_of(type);
@@ -180,7 +178,7 @@ HWY_INLINE void ask_ahead(const std::byte *row, uint32_t column, uint64_t ahead)
         ask_for(at);
 }
 
-// The sums of four vectors, in four floats.
+// The sums of four vectors, as four floats.
 template <class Vector>
 HWY_INLINE void sum_four(Vector a, Vector b, Vector c, Vector d4, float *out) {
 #if HWY_TARGET == HWY_SCALAR

@@ -1,10 +1,8 @@
-// kernels_vector.h - the loops inside kernels that are compiled once per vector
-// instruction set.
+// kernels_vector.h - the inner loops of kernels, compiled once per vector instruction set.
 //
-// Each file of kernels_vector_*.cpp fills one of these tables for every set
-// (Highway) and hands out the table of the best one the processor has. What
-// runs in parallel, and in which pieces, is decided outside (kernels_*.cpp),
-// the same for all sets.
+// Each file of kernels_vector_*.cpp fills one of these tables for every set (Highway) and hands out
+// the table of the best one the processor has. The files kernels_*.cpp decide what runs in
+// parallel, and in which pieces. This is the same for all sets.
 #pragma once
 
 #include <array>
@@ -18,8 +16,7 @@
 
 namespace moorage::core {
 
-// The values of scales of mxfp4: powers of two from 2^-127 up; the last stands
-// for no number.
+// The values of mxfp4 scales: powers of two from 2^-127 up. The last one is NaN.
 constexpr std::array<float, 256> E8M0_VALUES = [] {
     std::array<float, 256> values{};
     for (uint32_t exponent = 0; exponent < 256; ++exponent)
@@ -27,15 +24,13 @@ constexpr std::array<float, 256> E8M0_VALUES = [] {
     return values;
 }();
 
-// Tokens for which weights are streamed past the activations instead of packed
-// into panels.
-// Measured for bf16 [1408, 2048] on a Zen 5 core: 5 tokens 390 us streamed and
-// 450 packed, 6 tokens 450 and 470, 8 tokens 610 and 540.
+// Up to so many tokens, weights are streamed past the activations. For more tokens they are packed
+// into panels. Measured for bf16 [1408, 2048] on a Zen 5 core: 5 tokens 390 us streamed and 450
+// packed, 6 tokens 450 and 470, 8 tokens 610 and 540.
 constexpr uint32_t STREAM_TOKENS_MAX = 6;
 
-// output[t, r] = (what output holds, with add) + start[r] + the dot product of
-// the first part of row first + r, + of the second, ... in this order; r in [0,
-// count).
+// output[t, r] = (the old output, with add) + start[r] + the dot product of the first part of row
+// first + r, + that of the second part, ... in this order; r in [0, count).
 struct row_task {
     const matrix *weights;
     uint32_t first, count;  // rows
@@ -53,12 +48,12 @@ struct row_kernels {
 };
 const row_kernels &vector_rows();
 
-// Where the values of a row lie, of a format in groups.
+// Places of the values of a row, for a format in groups.
 struct group_row {
-    const std::byte *values, *scales;  // scales: where they lie apart
+    const std::byte *values, *scales;  // scales: if they are stored apart
     const uint32_t *group_of;          // matrix::group_of
 };
-// Columns [begin, begin + count) as floats, both multiples of group_values; by type.
+// Reads columns [begin, begin + count) as floats, by type. Both are multiples of group_values.
 struct group_kernels {
     void (*widen[weight_format_count])(const group_row &row, uint32_t begin, uint32_t count,
                                        float *out);
@@ -68,54 +63,53 @@ inline group_row group_row_of(const matrix &of, uint64_t row) {
     return {of.data + row * of.row_bytes, scales_at(of, row), of.group_of};
 }
 
-// A panel is a block of weights turned round and widened: [columns][width]
-// floats, width rows side by side. Input is packed to match: [columns][tokens]
-// for up to `tokens` tokens.
+// A panel is a transposed and widened block of weights: [columns][width] floats, width rows side by
+// side. Input is packed to match: [columns][tokens] for up to `tokens` tokens.
 constexpr uint32_t PANEL_WIDTH_MAX = 32;
 constexpr uint32_t PANEL_COLUMNS_MAX = 128;
 struct panel_source {
-    // Of the first and the second half of the width, which may be of two matrices.
+    // One half of the width. The two halves may belong to two matrices.
     struct side {
         weight_type type;
         const uint32_t *group_of;  // matrix::group_of
-        size_t ahead;  // bytes from a weight to one that will be packed next, to ask for
+        size_t ahead;  // distance in bytes from a weight to one that is packed soon, for the
+                       // prefetch
     };
     side sides[2];
-    const std::byte *rows[PANEL_WIDTH_MAX];    // all valid: repeat one where there are fewer
-    const std::byte *scales[PANEL_WIDTH_MAX];  // where they lie apart
+    const std::byte *rows[PANEL_WIDTH_MAX];    // all valid: if there are fewer, repeat one
+    const std::byte *scales[PANEL_WIDTH_MAX];  // if they are stored apart
 };
-// output[t, lane] = or += sum over columns of input[column, t] panel[column,
-// lane], columns ascending, so that a sum may be cut after any multiple of
-// usual_part_unit columns.
+// output[t, lane] = or += sum over columns of input[column, t] panel[column, lane]. Columns are in
+// ascending order, so a sum may be cut after any multiple of usual_part_unit columns.
 struct tile_task {
     const float *panel, *input;
     uint32_t columns, tokens;
     float *output;  // `lanes` floats a token
     size_t output_stride;
-    uint32_t lanes;      // of the panel that are wanted
-    bool add;            // to what output holds
+    uint32_t lanes;      // wanted lanes of the panel
+    bool add;            // to what the output holds
     const float *start;  // [lanes], added first, or null
 };
 struct panel_kernels {
-    const char *products = "floats";       // what is multiplied, and how: pair_products()
+    const char *products = "floats";       // the kind of products: pair_products()
     uint32_t width;                        // rows of a panel
     uint32_t tokens;                       // of a tile, at most
-    uint32_t tokens_unit = 1;              // all but the last tile best have a multiple of it
+    uint32_t tokens_unit = 1;              // all but the last tile should have a multiple of it
     uint32_t columns = PANEL_COLUMNS_MAX;  // of a panel, at most
     // Columns [begin, begin + count); begin a multiple of 32.
     void (*pack)(const panel_source &from, uint32_t begin, uint32_t count, float *panel);
     // inputs: `tokens` pointers to `columns` floats each; out: [columns, tokens].
     void (*pack_input)(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out);
     void (*tile)(const tile_task &task);
-    void (*leave)() = nullptr;  // after the last tile of some, if anything
+    void (*leave)() = nullptr;  // called after the last tile of some; may be null
 };
 const panel_kernels &vector_panels();
-// The same for bf16 weights and inputs rounded to bf16, two columns at a time; null where the
-// processor has no such products. The width is that of vector_panels().
+// The same for bf16 weights and inputs rounded to bf16, two columns at a time. null: the processor
+// has no such products. The width is that of vector_panels().
 const panel_kernels *vector_pair_panels();
-// For tests: without them, pairs are multiplied in vectors. Not while kernels run.
+// For tests. false: pairs are multiplied in vectors. Do not call while kernels run.
 void use_matrix_registers(bool yes);
-// Two numbers of bf16, the first in the low half, as they lie in an input of such panels.
+// Two bf16 numbers as in an input of such panels, the first in the low half.
 inline float pair_of_floats(float first, float second) {
     const auto rounded = [](float value) {
         const auto bits = std::bit_cast<uint32_t>(value);
@@ -134,16 +128,15 @@ struct span_task {
     const float *keys, *values;
     size_t key_stride, value_stride;
     size_t begin, end;
-    // For each head: [value_dim] sums of exp(score - largest) value and, in the
-    // last two floats of the stride, that largest score and the sum of exp(score
-    // - largest).
+    // For each head: [value_dim] sums of exp(score - largest) value. The last two floats of the
+    // stride hold that largest score and the sum of exp(score - largest).
     float *partial;
     size_t partial_stride;
 };
 struct attention_kernels {
     void (*span)(const span_task &task);
-    // weights[i] = exp(scores[i] - largest), zero outside [begin, end) of [0,
-    // count); returns their sum.
+    // weights[i] = exp(scores[i] - largest), zero outside [begin, end) of [0, count). Returns their
+    // sum.
     float (*exponents)(float *scores, uint32_t begin, uint32_t end, uint32_t count, float largest);
     float (*largest)(const float *scores, uint32_t begin, uint32_t end);
     // panel: [positions, width] floats of columns [column, column + width); zeros
@@ -169,9 +162,8 @@ const element_kernels &vector_elements();
 
 // The name of the instruction set in use.
 std::string vector_target();
-// The instruction sets compiled in that this processor has, the best first;
-// and, for tests, the one to use from now on ("" for the best). Not while
-// kernels run.
+// The compiled instruction sets that this processor has, the best first. For tests: the set to use
+// from now on ("" for the best). Do not call while kernels run.
 std::vector<std::string> vector_targets();
 void choose_vector_target(const std::string &name);
 

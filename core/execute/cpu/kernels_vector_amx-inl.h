@@ -1,18 +1,18 @@
 // kernels_vector_amx-inl.h - products of many tokens with bf16 weights in matrix registers
-// (AMX_BF16); part of kernels_vector_pairs.cpp, for vectors of 16 floats.
+// (AMX_BF16). Part of kernels_vector_pairs.cpp, for vectors of 16 floats.
 //
-// A register has 16 rows of 64 bytes. One takes 32 columns of 16 rows of weights as they lie in
-// memory, one the same columns of 16 tokens as inputs of pair panels are packed, one 16 x 16 sums.
-// So weights are not turned round, and what is called a panel here says where its rows lie; the
-// sums are turned round instead, once for all columns. An instruction sums 16 even and 16 odd
-// columns apart and adds both to what was there, so that only every 32 columns a sum may be cut.
-// Source: Intel's manual of instructions, TDPBF16PS, LDTILECFG.
+// A register has 16 rows of 64 bytes. One register holds 32 columns of 16 rows of weights, as they
+// are in memory. One holds the same columns of 16 tokens, as inputs of pair panels are packed. One
+// holds 16 x 16 sums. So weights are not transposed, and a panel here says where its rows are. The
+// sums are transposed instead, once for all columns. An instruction sums 16 even and 16 odd columns
+// apart and adds both to the old sum. So a sum may be cut only every 32 columns. Source: Intel's
+// manual of instructions, TDPBF16PS, LDTILECFG.
 namespace amx {
 
 constexpr uint32_t ROWS = 16, STEP_COLUMNS = 32, SIDES = 2, HALVES = 2;
 static_assert(LANES == ROWS && usual_part_unit % STEP_COLUMNS == 0);
 
-// What stands where a panel would: rows of weights, 16 or fewer.
+// Stands in the place of a panel: rows of weights, 16 or fewer.
 struct panel_side {
     const std::byte *first;
     size_t stride;  // bytes
@@ -23,14 +23,14 @@ void point(const panel_source &from, uint32_t begin, uint32_t, float *panel) {
     panel_side sides[SIDES];
     for (uint32_t side = 0; side < SIDES; ++side) {
         const std::byte *const *const rows = from.rows + side * ROWS;
-        uint32_t count = 1;  // where there are fewer, the last is repeated
+        uint32_t count = 1;  // if there are fewer, the last is repeated
         while (count < ROWS && rows[count] != rows[count - 1]) ++count;
         sides[side] = {rows[0] + size_t{begin} * 2, static_cast<size_t>(rows[1] - rows[0]), count};
     }
     std::memcpy(panel, sides, sizeof sides);
 }
 
-// What of each register is in use. Registers 0 to 3 are sums [side][half of the tokens], 4 and 5
+// The used part of each register. Registers 0 to 3 hold sums [side][half of the tokens], 4 and 5
 // weights, 6 and 7 inputs.
 struct shape {
     uint32_t rows[SIDES] = {}, tokens[HALVES] = {}, pairs = 0;
@@ -40,7 +40,7 @@ inline shape &chosen() {
     static thread_local shape of_thread;
     return of_thread;
 }
-// What registers hold is lost.
+// Loses the contents of the registers.
 void choose(const shape &of) {
     if (of == chosen()) return;
     chosen() = of;
@@ -62,7 +62,7 @@ void choose(const shape &of) {
     }
     asm volatile("ldtilecfg %0" : : "m"(config));
 }
-// Threads that have nothing in these registers cost less to switch.
+// Threads whose matrix registers are empty cost less to switch.
 void leave() {
     asm volatile("tilerelease" ::: "memory");
     chosen() = {};
@@ -92,8 +92,8 @@ struct all_sums {
     alignas(64) float of[SIDES][HALVES][ROWS * ROWS] = {};  // [row][token]
 };
 
-// `sums` += products of `steps` times the columns of a register. input: [pair][tokens], a pair's
-// place two columns wide.
+// `sums` += the products of `steps` times the columns of a register. input: [pair][tokens]; the
+// place of a pair is two columns wide.
 template <uint32_t sides, uint32_t halves>
 void add_steps(const panel_side *from, const float *input, uint32_t tokens, uint32_t steps,
                all_sums &sums) {
@@ -144,7 +144,8 @@ void add(const shape &of, const panel_side *from, const float *input, uint32_t t
     run(from, input, tokens, steps, sums);
 }
 
-// Fewer columns than a register has, from a copy: after the last of a row stands what is no weight.
+// For fewer columns than a register has. Uses a copy, because the memory after the last column of a
+// row holds no weights.
 void add_rest(shape of, const panel_side *from, const float *input, uint32_t tokens,
               uint32_t columns, all_sums &sums) {
     alignas(64) std::byte rows[SIDES][ROWS][LINE_BYTES] = {};
@@ -159,8 +160,8 @@ void add_rest(shape of, const panel_side *from, const float *input, uint32_t tok
     add(of, copies, input, tokens, 1, sums);
 }
 
-// Calls each(side, half, lanes, place of its outputs, which are [token][lane]) for what a sum's
-// register holds.
+// Calls each(side, half, lanes, place of its outputs) for the content of a sum register. Outputs
+// are [token][lane].
 template <class Each>
 void for_outputs(const tile_task &task, const shape &of, const Each &each) {
     for (uint32_t side = 0; side < SIDES && side * ROWS < task.lanes; ++side)
@@ -226,7 +227,7 @@ void tile(const tile_task &task) {
     give_outputs(task, of, sums);
 }
 
-// The processor has these registers, and the system gives them to this process.
+// Whether the processor has these registers and the system gives them to this process.
 bool there() {
     constexpr uint32_t LEAF = 7, BF16 = 1u << 22, TILES = 1u << 24, STATES = 3u << 17;
     constexpr long REQUEST = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA

@@ -1,6 +1,6 @@
-// kernels_vector_codes-inl.h - readers that make codes of eight bits, a scale and an offset of the
-// formats whose values lie in groups (kernels_codes.h). Included once per instruction set with
-// vectors.
+// kernels_vector_codes-inl.h - readers for the formats whose values lie in groups
+// (kernels_codes.h). They make codes of eight bits, a scale and an offset. Included once per
+// instruction set with vectors.
 #if defined(MOORAGE_KERNELS_VECTOR_CODES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOORAGE_KERNELS_VECTOR_CODES_INL_H
 #undef MOORAGE_KERNELS_VECTOR_CODES_INL_H
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
-// Codes are made 32 at a time at most, whatever the vectors hold.
+// At most 32 codes are made at a time, even if the vectors hold more.
 using code_tag = hn::CappedTag<uint8_t, 32>;
 using code_vector = hn::Vec<code_tag>;
 using sixteen_tag = hn::CappedTag<uint8_t, 16>;
@@ -34,8 +34,8 @@ HWY_INLINE code_vector load_sixteen(const void *from) {
     return hn::LoadDup128(code_tag(), static_cast<const uint8_t *>(from));
 }
 
-// Codes are stored as wide as they will be loaded, since a load waits for several stores before it:
-// a at `out`, b 32 further on.
+// Stores a at `out` and b 32 bytes further on. Codes are stored as wide as they will be loaded,
+// because a load has to wait for several earlier stores.
 HWY_INLINE void store_two(code_vector a, code_vector b, uint8_t *out) {
 #if HWY_MAX_BYTES == 64
     const hn::Repartition<uint8_t, float_tag> d;
@@ -56,7 +56,7 @@ HWY_INLINE hn::Vec<sixteen_tag> sixteen_of(uint64_t low, uint64_t high) {
 using wide_tag = hn::Repartition<uint8_t, float_tag>;
 using wide_vector = hn::Vec<wide_tag>;
 HWY_INLINE void store_wide(wide_vector codes, uint8_t *out) { hn::Store(codes, wide_tag(), out); }
-// 16 bytes twice, then 16 others twice; of 32 bytes the same, whole.
+// 16 bytes twice, then 16 others twice. For 32 bytes the same, whole.
 HWY_INLINE wide_vector load_two(const std::byte *a, const std::byte *b) {
     const wide_tag d;
     const auto upper = hn::Not(hn::FirstN(d, 32));
@@ -67,14 +67,15 @@ HWY_INLINE wide_vector load_twice(const std::byte *from) {
     const code_vector half = load_codes(from);
     return hn::Combine(wide_tag(), half, half);
 }
-// Each word shifted to the right by its own number of bits, and of each byte those of `mask`.
+// Shifts each word to the right by its own number of bits, and keeps in each byte the bits of
+// `mask`.
 template <uint32_t mask>
 HWY_INLINE wide_vector shifted(wide_vector bytes, const uint32_t *by) {
     const word_tag words;
     const auto moved = hn::Shr(hn::BitCast(words, bytes), hn::Load(words, by));
     return hn::And(hn::BitCast(wide_tag(), moved), hn::Set(wide_tag(), uint8_t{mask}));
 }
-// The low nibbles of a 16 bytes and the high ones of the next; or of 32.
+// The low nibbles of 16 bytes and the high ones of the next 16. The same for 32.
 HWY_INLINE wide_vector nibbles_of_quarters(wide_vector bytes) {
     alignas(64) static constexpr uint32_t BY[16] = {0, 0, 0, 0, 4, 4, 4, 4, 0, 0, 0, 0, 4, 4, 4, 4};
     return shifted<15>(bytes, BY);
@@ -85,7 +86,7 @@ HWY_INLINE wide_vector nibbles_of_halves(wide_vector bytes) {
 }
 #endif
 
-// Nibbles [first, first + CODES) of 16 bytes, of which the low ones come first.
+// Nibbles [first, first + CODES) of 16 bytes. The low nibbles come first.
 HWY_INLINE code_vector nibbles_of(const std::byte *from, uint32_t first) {
     if constexpr (CODES == 32) {
         alignas(32) static constexpr uint32_t SHIFTS[8] = {0, 0, 0, 0, 4, 4, 4, 4};
@@ -98,7 +99,7 @@ HWY_INLINE code_vector nibbles_of(const std::byte *from, uint32_t first) {
         return first == 0 ? hn::And(both, same_code(15)) : hn::ShiftRight<4>(both);
     }
 }
-// 0 or `value` where a bit of the 32 is none or one: of codes [first, first + CODES).
+// For codes [first, first + CODES): 0 if a bit of the 32 is zero, `value` if it is one.
 HWY_INLINE code_vector bits_of_word(uint32_t word, uint32_t first, uint32_t value) {
     alignas(32) static constexpr uint8_t PLACE[32] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1,
                                                       1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2,
@@ -161,7 +162,7 @@ HWY_INLINE void floats_of_bytes(Vector sixteen, float by, float *out) {
         }
     }
 }
-// Sixteen exponents as half the powers of two that they mean.
+// Sixteen exponents as half the powers of two that they stand for.
 template <class Vector>
 HWY_INLINE void scales_of_exponents(Vector sixteen, float *out) {
     const sixteen_tag bytes;
@@ -189,7 +190,7 @@ HWY_INLINE float half_number(const std::byte *from) {
     return hn::GetLane(hn::PromoteTo(d, hn::BitCast(halves, hn::Set(words, word))));
 }
 
-// What nibbles stand for, where not for themselves.
+// The values of nibbles, for formats whose nibbles do not stand for themselves.
 alignas(16) constexpr uint8_t IQ4_VALUES[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                                 129, 141, 153, 166, 181, 197, 217, 241};
 alignas(16) constexpr uint8_t FP4_VALUES[16] = {16, 17, 18, 19, 20, 22, 24, 28,
@@ -205,7 +206,7 @@ constexpr uint32_t place_of_nibbles(weight_type type) {
     return type == weight_type::q4_1 ? 4 : 2;
 }
 
-// Codes [first, first + CODES) of one block of 32 values: of formats that have such.
+// Codes [first, first + CODES) of one block of 32 values, for formats that have such blocks.
 template <weight_type type>
 HWY_INLINE code_vector codes_of_block(const std::byte *block, uint32_t first) {
     if constexpr (type == weight_type::q8_0) {
@@ -222,7 +223,7 @@ HWY_INLINE code_vector codes_of_block(const std::byte *block, uint32_t first) {
             return nibbles;
     }
 }
-// Of two blocks, `step` bytes apart.
+// The codes of two blocks, `step` bytes apart.
 template <weight_type type>
 HWY_INLINE void store_codes(const std::byte *block, size_t step, uint8_t *out) {
 #if HWY_MAX_BYTES == 64
@@ -257,8 +258,8 @@ HWY_INLINE uint64_t four_halves(const std::byte *block, size_t step) {
 }
 
 #if HWY_MAX_BYTES == 64 && HWY_ARCH_X86
-// Sixteen words of 128 bytes: two each of blocks `step` bytes apart, of which the first that counts
-// is `skipped` bytes before.
+// Sixteen words of 128 bytes: two each of blocks that are `step` bytes apart. The first one that
+// counts is `skipped` bytes before.
 template <uint32_t step, uint32_t skipped>
 HWY_INLINE __m256i words_of_blocks(const std::byte *from) {
     alignas(64) static constexpr std::array<uint16_t, 32> PLACES = [] {
@@ -273,14 +274,14 @@ HWY_INLINE __m256i words_of_blocks(const std::byte *from) {
 }
 #endif
 
-// The binary16 number at `first` of each of eight blocks, which may be read whole up to four bytes
-// before their end, as floats: each twice.
+// The binary16 numbers at `first` of eight blocks, as floats, each twice. The blocks may be read
+// whole up to four bytes before their end.
 template <uint32_t step>
 HWY_INLINE void scales_of_eight(const std::byte *first, float *out) {
 #if HWY_MAX_BYTES == 64 && HWY_ARCH_X86
     __m256i words = words_of_blocks<step, 0>(first);
     if constexpr (7 * step > 126) {
-        // The last four of blocks that lie further apart.
+        // The last four of the blocks, if they are further apart.
         constexpr uint32_t LATER = HWY_MIN(4 * step, 8 * step - 132);
         static_assert(step % 2 == 0 && 3 * step <= 126 && 7 * step - LATER <= 126);
         words = _mm256_mask_blend_epi16(0xff00, words, words_of_blocks<step, LATER>(first + LATER));
@@ -299,7 +300,8 @@ HWY_INLINE void read_eight(const std::byte *block, weight_chunk &out) {
     for (uint32_t g = 0; g < 8; g += 2)
         store_codes<type>(block + g * STEP, STEP, out.codes + 32 * g);
     if constexpr (type == weight_type::mxfp4_gguf) {
-        // Half the scale, for twice the value: one less in the exponent, of 0 and 1 half again.
+        // Half the scale, for twice the value: the exponent minus one. An exponent of 0 or 1 is
+        // halved again.
         uint64_t all = 0;
         for (uint32_t g = 0; g < 8; ++g) all |= std::to_integer<uint64_t>(block[g * STEP]) << 8 * g;
         const sixteen_tag d;
@@ -317,7 +319,7 @@ HWY_INLINE void read_small(const std::byte *block, const std::byte *end, uint32_
     constexpr weight_format FORMAT = format_of(type);
     static_assert(FORMAT.block == 32);
     if (groups == 8) return read_eight<type>(block, out);
-    // Fewer: what lies behind them is read as well, or zeros of a copy are.
+    // Fewer groups than eight. The memory behind them is read as well, or the zeros of a copy.
     if (static_cast<size_t>(end - block) >= 8 * FORMAT.bytes) {
         read_eight<type>(block, out);
     } else {
@@ -334,8 +336,8 @@ HWY_INLINE void read_small(const std::byte *block, const std::byte *end, uint32_
     }
 }
 
-// Two bits of 256 values from 64 bytes: calls made(place in the 32 bytes, first value, its codes,
-// the codes 32 further on).
+// Takes two bits of 256 values from 64 bytes. Calls made(place in the 32 bytes, first value, its
+// codes, the codes 32 further on).
 template <class Made>
 HWY_INLINE void each_two_bits(const std::byte *from, Made &&made) {
     for (uint32_t half = 0; half < 2; ++half)
@@ -376,7 +378,7 @@ HWY_INLINE void read_q3_k(const std::byte *block, weight_chunk &out) {
     for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t tops = high >> 2 * i & 0x03030303;
         const uint32_t six = (low[i % 2] >> i / 2 * 4 & 0x0f0f0f0f) | tops << 4;
-        // Less 32, byte by byte: no borrow leaves a byte whose top bit is set before.
+        // Subtracts 32 from each byte. A byte whose top bit is set first gives no borrow.
         scales[i] = ((six | 0x80808080) - 0x20202020) ^ 0x80808080;
     }
     floats_of_bytes<int8_t>(sixteen_of(scales[0] | scales[1] << 32, scales[2] | scales[3] << 32),

@@ -410,7 +410,7 @@ HWY_INLINE void round_of(const float *from, activation_chunk *to, uint32_t block
     for (uint32_t half = 0; half < count / CODE_BLOCK; ++half) {
         auto sum = hn::Zero(whole);
         for (uint32_t i = half * EACH; i < (half + 1) * EACH; ++i) {
-            // What is no number became none as a scale.
+            // If a value is no number, the scale is no number either.
             const auto code = none == 0 ? hn::NearestInt(hn::Mul(values[i], hn::Set(d, by.inverse)))
                                         : hn::Zero(whole);
             sum = hn::Add(sum, code);

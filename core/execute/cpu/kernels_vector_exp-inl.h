@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
 
-// Zero below -104, and no larger than exp(88), which a float still holds. What is no number stays
-// none: Min, Max and Exp would make one of it.
+// Zero below -104, and no larger than exp(88), which still fits into a float. A NaN stays a NaN:
+// Min, Max and Exp would make a number of it.
 HWY_INLINE float_vector exponential(float_vector x) {
     const float_tag d;
     const auto bounded = hn::Max(hn::Min(x, hn::Set(d, 88.0f)), hn::Set(d, -105.0f));

@@ -109,7 +109,7 @@ template <weight_type type>
 HWY_INLINE const std::byte *block_at(const group_row &row, uint32_t column) {
     return row.values + size_t{column / format_of(type).block} * format_of(type).bytes;
 }
-// Of blocks of 256: which group of the block it is.
+// The number of the group within its block, for blocks of 256.
 HWY_INLINE uint32_t group_in_block(uint32_t column) { return column % 256 / group_values; }
 
 template <>

@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
 namespace {
 
-// Sums across lanes are taken of four rows at once. What a sum is depends on
-// its row and columns only, not on its place among these.
+// Sums across lanes are taken of four rows at once. A sum depends on its row and columns only, not
+// on its place among these.
 constexpr uint32_t ROWS = 4;
 constexpr uint32_t TOKENS = 4;  // at a time, in registers
 // Sums of a row that are kept as vectors until all four rows have theirs.

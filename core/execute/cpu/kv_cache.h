@@ -1,9 +1,9 @@
 // kv_cache.h - keys and values of every layer, stream and position, in float32 (kernels.h says
 // why).
 //
-// Grouped attention keeps the keys and the values of its kv heads; latent attention keeps one
-// vector a position, the compressed keys and values followed by the rotated part of the key, and
-// its values are the front of its keys (DeepSeek-V2, 2.1.2). Memory is taken as positions fill.
+// Grouped attention keeps the keys and the values of its kv heads. Latent attention keeps one
+// vector a position: the compressed keys and values, followed by the rotated part of the key. Its
+// values are the front of its keys (DeepSeek-V2, 2.1.2). Memory is taken as positions fill.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct kv_limits {
 
 class kv_cache {
 public:
-    // Bytes of a cache, as a double since the product may be anything.
+    // Bytes of a cache. A double, because the product may be any size.
     static double bytes_wanted(const model_config &of, const kv_limits &limits);
     // Requires: bytes_wanted() below 2^63.
     static result<kv_cache> create(const model_config &of, const kv_limits &limits);
@@ -41,7 +41,7 @@ private:
     }
     memory_block pages_;
     size_t streams_ = 0;
-    size_t stream_values_ = 0;  // of a layer of a stream
+    size_t stream_values_ = 0;  // of one layer of a stream
     size_t values_offset_ = 0;  // from keys to values; 0: values lie within the keys
     size_t key_stride_ = 0, value_stride_ = 0;
 };

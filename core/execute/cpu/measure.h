@@ -6,8 +6,8 @@
 
 namespace moorage::core {
 
-// Everything of measured_machine but the date. An error where the memory for it (four experts and
-// a buffer of 512 MiB) is not to be had.
+// Everything of measured_machine but the date. An error if there is no memory for it (four experts
+// and a buffer of 512 MiB).
 result<measured_machine> measure_cpu(const measure_options &options);
 
 }  // namespace moorage::core

@@ -73,7 +73,7 @@ void measure_products(thread_pool &pool, double budget_s, measured_machine &into
     for (const auto &[rows, columns] : shapes)
         into.products.push_back(
             measure_product(pool, budget_s, block.of(usual_weights, rows, columns), 1));
-    // Of those in groups other kernels are worth measuring.
+    // For formats in groups, other kernels are measured.
     for (const weight_format &other : weight_formats)
         if (other.type != usual_weights && !in_groups(other.type))
             into.products.push_back(

@@ -1,6 +1,6 @@
 // measure_parts.h - the parts of measure_cpu(): each fills its figures of a machine.
 //
-// budget_s: seconds for each single measurement, of which a part makes several.
+// budget_s: seconds for each single measurement. A part makes several measurements.
 #pragma once
 
 #include "core/base/result.h"
@@ -9,17 +9,17 @@
 
 namespace moorage::core {
 
-// Matrix products by shape, type and tokens; sets of weights by size.
+// Matrix products by shape, type and tokens. Sets of weights by size.
 void measure_products(thread_pool &pool, double budget_s, measured_machine &into);
-// Constants of a loop over experts and of each, an expert by tokens.
+// The constants of a loop over experts and of each expert. An expert by tokens.
 status measure_experts(thread_pool &pool, double budget_s, measured_machine &into);
 // Attention of one token by positions.
 void measure_attention(thread_pool &pool, double budget_s, measured_machine &into);
-// The entry of a parallel loop.
+// The time to enter a parallel loop.
 void measure_loop(thread_pool &pool, double budget_s, measured_machine &into);
-// Constants of a layer and of a pass, by small models.
+// The constants of a layer and of a pass, from small models.
 status measure_layers(thread_pool &pool, double budget_s, measured_machine &into);
-// Copies into slots by the executor, alone and beside computing; experts read from memory.
+// Copies into slots by the executor, alone and while computing. Experts read from memory.
 status measure_copies(thread_pool &pool, double budget_s, uint64_t expert_bytes,
                       measured_machine &into);
 

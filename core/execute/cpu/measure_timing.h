@@ -1,4 +1,4 @@
-// measure_timing.h - how long something takes when nothing disturbs it.
+// measure_timing.h - the time of an operation when nothing disturbs it.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The lower quartile of what sample() returns, of as many as fit in `budget_s` of the clock now(),
-// five at least, after one that is not counted.
+// The lower quartile of the results of sample(). It takes as many samples as fit in `budget_s` of
+// the clock now(), five at least, after one that is not counted.
 template <class Now, class Sample>
 double typical_sample(double budget_s, Now &&now, Sample &&sample) {
     constexpr size_t runs_min = 5, runs_max = 2000;

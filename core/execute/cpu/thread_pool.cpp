@@ -43,7 +43,7 @@ void relax() {
 
 struct thread_pool::shared {
     alignas(64) std::atomic<uint64_t> word{0};
-    // Of the open loop. Each thread begins with a stretch of its own.
+    // The open loop. Each thread begins with a stretch of its own.
     struct alignas(64) stretch {
         std::atomic<uint32_t> next{0};
         uint32_t end = 0;

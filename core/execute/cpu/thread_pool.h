@@ -19,14 +19,15 @@ public:
     explicit thread_pool(uint32_t threads, arithmetic mode = arithmetic::exact);
     ~thread_pool();
     uint32_t threads() const;
-    // Of the kernels that run on it.
+    // The arithmetic of the kernels that run on it.
     arithmetic mode() const { return mode_; }
 
-    // Calls body(item) for every item below `count`, each exactly once, on any thread, and returns
-    // when all are done. `body` does not throw. Each thread begins with a stretch of the items of
-    // its own, in rising order, the same for every loop of that count: what it reads stays in its
-    // cache. Who is done takes from the others. Not reentrant, one caller at a time. Or body(item,
-    // thread): `thread` is below threads(), and no two bodies run as one.
+    // Calls body(item) for every item below `count`, each exactly once, on any thread. Returns when
+    // all are done. `body` does not throw. Each thread begins with a stretch of items of its own,
+    // in rising order. The stretches are the same for every loop of that count, so the data stays
+    // in the thread's cache. A thread that is done takes items from the others. Not reentrant, one
+    // caller at a time. `body` may also be body(item, thread): `thread` is below threads(), and no
+    // two bodies run at once with the same `thread`.
     template <class Body>
     void each(uint32_t count, Body &&body) {
         using body_type = std::remove_reference_t<Body>;
@@ -43,8 +44,8 @@ public:
             const_cast<void *>(static_cast<const void *>(&body)));
     }
 
-    // Memory of the caller for its loops, aligned to 64 bytes; grows and stays. What it held is
-    // lost with the next call.
+    // Memory of the caller for its loops, aligned to 64 bytes. It grows and stays. The next call
+    // loses its contents.
     float *scratch(size_t floats);
 
 private:

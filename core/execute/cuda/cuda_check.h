@@ -1,4 +1,4 @@
-// cuda_check.h - the one way in which CUDA calls are made: the first that fails is remembered.
+// cuda_check.h - makes CUDA calls and remembers the first one that fails.
 #pragma once
 
 #include <cublas_v2.h>
@@ -16,7 +16,7 @@ public:
     const std::string &text() const { return text_; }
     error failure() const { return error{text_}; }
 
-    // Of what was tried and is done in another way.
+    // Forgets a failed call, because another way was taken.
     void forget() { text_.clear(); }
     void note(const std::string &what) {
         if (!failed()) text_ = what;

@@ -179,7 +179,7 @@ std::byte *cuda_device::take_memory(uint64_t bytes) {
     return memory_.back();
 }
 
-// What is mapped has one address for both sides, wherever they share an address space: on every
+// Mapped memory has one address for both sides if they share an address space. That is so on every
 // system of 64 bits.
 std::byte *cuda_device::take_pinned(uint64_t bytes, bool written) {
     void *out = nullptr;

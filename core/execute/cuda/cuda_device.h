@@ -18,7 +18,7 @@ struct launch_shape {
 
 class cuda_device;
 
-// Goes with whoever holds it.
+// Destroyed with its owner.
 class cuda_event {
 public:
     cuda_event() = default;
@@ -26,7 +26,7 @@ public:
     ~cuda_event() {
         if (event_) (void)cudaEventDestroy(event_);
     }
-    // Once; borrowed.
+    // Call once. The device is borrowed.
     bool make(cuda_device &device);
     void record(cudaStream_t on) { MOORAGE_CUDA_CHECK(*notes_, cudaEventRecord(event_, on)); }
     void hold(cudaStream_t on) { MOORAGE_CUDA_CHECK(*notes_, cudaStreamWaitEvent(on, event_, 0)); }
@@ -35,7 +35,7 @@ public:
         if (code == cudaErrorNotReady) return false;
         return notes_->check(code, "cudaEventQuery(event)", __FILE__, __LINE__);
     }
-    // From `begin`, which this has passed too.
+    // Time since `begin`, which has also been passed.
     uint64_t since_ns(const cuda_event &begin) const {
         float milliseconds = 0;
         MOORAGE_CUDA_CHECK(*notes_, cudaEventElapsedTime(&milliseconds, begin.event_, event_));
@@ -52,38 +52,39 @@ public:
     using stream = cudaStream_t;
     using event = cuda_event;
     static constexpr const char *executor_name = "cuda";
-    // `first`: of the same run, which notes the failures of both; borrowed.
+    // `first`: the first device of the same run, which notes the failures of both. Borrowed.
     static result<std::unique_ptr<cuda_device>> create(int32_t index, cuda_device *first = nullptr);
     ~cuda_device();
     cuda_device(const cuda_device &) = delete;
 
     const std::string &name() const { return name_; }
     uint32_t multiprocessors() const { return multiprocessors_; }
-    // What a block can have of shared memory; kernels have some beside what is asked for.
+    // Shared memory that a block can have. Kernels use some beside the amount that is asked for.
     uint32_t shared_bytes_max() const { return shared_max_ - 1024; }
     const failure_note &notes() const { return notes_; }
     failure_note &notes() { return notes_; }
-    // Makes it the calling thread's, for whom memory is taken, events are made and kernels launched
-    // from now on: what follows does it by itself. False, and a note: it failed.
+    // Makes this the device of the calling thread. From now on memory is taken, events are made and
+    // kernels are launched there. The functions below do this themselves. False, and a note: it
+    // failed.
     bool enter();
-    // Whether both reach each other's memory from now on; else copies between them go by the
-    // host's.
+    // Lets both devices reach each other's memory from now on. Otherwise copies between them go
+    // through host memory.
     bool reach(cuda_device &other);
     uint64_t free_bytes();
     uint64_t total_bytes();
-    // Of the free ones, what the driver and its modules still take.
+    // The part of free memory that the driver and its modules still take.
     static constexpr uint64_t reserved_bytes = 256u << 20;
-    // Waits for all that is under way, on every stream: at the begin and the end of a run alone.
+    // Waits for all work under way, on every stream. Only at the beginning and the end of a run.
     void finish();
-    // The GPU does not answer: nothing waits for it any more, and what it has is left to the end of
-    // the process. `why` is noted as the failure.
+    // The GPU does not answer. Nothing waits for it any more, and its resources stay until the
+    // process ends. `why` is noted as the failure.
     void abandon(const std::string &why);
 
-    // Memory that lives as long as this object; null and a note on failure.
+    // Memory that lives as long as this object. null and a note: it failed.
     std::byte *take_memory(uint64_t bytes);
-    // `written`: kernels write there, too (tell_kernel).
+    // `written`: kernels also write there (tell_kernel).
     std::byte *take_pinned(uint64_t bytes, bool written = false);
-    // Where products of many tokens keep the halves of their inputs, and what the library works in.
+    // Memory for the halves of inputs in products of many tokens, and the workspace of the library.
     void use_scratch(uint16_t *high, uint16_t *low, std::byte *workspace);
     static constexpr uint64_t workspace_bytes = 32u << 20;
 
@@ -92,11 +93,12 @@ public:
     stream prefetch() const { return prefetch_; }  // other loads
     stream side() const { return side_; }          // activations to and from the CPU
 
-    // Between pinned memory and the GPU, within that, or to one that it reaches: the addresses say
-    // which.
+    // Copies between pinned memory and the GPU, within the GPU, or to a GPU that it reaches. The
+    // addresses say which.
     void copy(void *to, const void *from, uint64_t bytes, stream on);
 
-    // What forward.h asks of a device; all in the order of the compute stream but upload().
+    // The calls that forward.h makes to a device. All but upload() run in the order of the compute
+    // stream.
     template <class Kernel>
     void launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t shared_bytes);
     void copy_in(void *device, const void *pinned, uint64_t bytes) {
@@ -107,13 +109,13 @@ public:
     }
     void upload(void *device, const void *host, uint64_t bytes);
     bool product_of_many(const product_item &item, uint32_t tokens);
-    // Between the two calls launches and copies are recorded into a graph instead of run. A failure
-    // of recording is nobody else's: nothing is noted, and the number is not_recorded.
+    // Between the two calls, launches and copies are recorded into a graph and do not run. A
+    // failure of recording concerns nobody else: nothing is noted, and the number is not_recorded.
     bool recording_offered() const { return true; }
     bool begin_recording();
     uint32_t end_recording();
     void replay(uint32_t number);
-    // Frees a recording. Requires: what was replayed of it has run.
+    // Frees a recording. Requires: its replays have run.
     void drop(uint32_t number);
 
 private:
@@ -122,7 +124,8 @@ private:
     bool open();
     // Whether this program's kernels can run there.
     bool check_kernels(uint32_t capability);
-    // One of them: what the driver says of it holds for all, which are compiled alike.
+    // Any kernel of the program. All are compiled alike, so the driver's answers for one hold for
+    // all.
     static const void *any_kernel();
     void launch_function(const void *function, const void *kernel, const launch_shape &shape);
 
@@ -137,7 +140,7 @@ private:
     std::vector<cudaGraphExec_t> recordings_;
     bool abandoned_ = false;
     std::vector<std::byte *> memory_, pinned_;
-    std::vector<const void *> prepared_;  // functions that were allowed more shared memory
+    std::vector<const void *> prepared_;  // functions that are already allowed more shared memory
 };
 
 }  // namespace moorage::core::gpu

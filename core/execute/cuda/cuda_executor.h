@@ -6,11 +6,11 @@
 
 namespace moorage::core {
 
-// Refused with sizes and a remedy when GPU or host memory would not do.
+// Refused with sizes and a remedy if GPU or host memory does not suffice.
 result<gpu_machine> make_cuda_executor(const gpu_executor_options &options);
 
-// What the GPU has left for expert slots beside everything else of such a run, in bytes; `of`,
-// `limits`, `device` and `exact` are looked at. Errors as above.
+// The GPU memory that such a run leaves for expert slots, in bytes. Reads `of`, `limits`, `device`
+// and `exact`. Errors as above.
 result<uint64_t> cuda_room_for_experts(const gpu_executor_options &options);
 
 }  // namespace moorage::core

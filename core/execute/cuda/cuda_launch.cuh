@@ -1,4 +1,4 @@
-// cuda_launch.cuh - launches of kernels; only files that are compiled for the GPU include it.
+// cuda_launch.cuh - launches kernels. Only files that are compiled for the GPU include it.
 #pragma once
 
 #include "core/execute/cuda/cuda_device.h"

@@ -23,7 +23,7 @@ std::function<double()> clock_of(const cuda_measure_options &options) {
     };
 }
 
-// What needs no model; the memory for it is given back before executors take theirs.
+// Measures what needs no model. The memory for it is given back before executors take theirs.
 status measure_device(const cuda_measure_options &options, double budget_s,
                       const std::function<void(const char *)> &say, measured_machine &into) {
     auto opened = gpu::device_bench::create(options.device, clock_of(options));

@@ -15,18 +15,18 @@ namespace moorage::core {
 struct cuda_measure_options {
     measure_options common;
     int32_t device = 0;
-    // The largest set of weights read, on the GPU: far above its caches.
+    // The largest set of weights that is read on the GPU. It is far above the size of its caches.
     uint64_t block_bytes = uint64_t{1} << 30;
     uint32_t context_max = 16384;  // longest past that attention looks back on
-    // Seconds since any beginning, of the host; empty: the steady clock. For tests, which pretend
-    // the GPU's time and have to pretend the host's too.
+    // Seconds since any beginning, of the host. Empty: the steady clock. For tests that pretend a
+    // GPU's time: they have to pretend the host's time too.
     std::function<double()> now = {};
 };
 
-// Everything of measured_machine but the date and what whole models tell.
+// Everything of measured_machine but the date and the figures of whole models.
 result<measured_machine> measure_cuda(const cuda_measure_options &options);
 
-// What decode is bounded by: memory at its best, large copies from pinned host memory.
+// The limits of decode: the best rate of memory, and large copies from pinned host memory.
 struct device_rates {
     std::string name;
     double memory_bytes_per_s = 0, h2d_bytes_per_s = 0;

@@ -1,4 +1,5 @@
-// cuda_products.h - products of many tokens by the library; part of the one file that launches.
+// cuda_products.h - products of many tokens by the library. Part of the one file that launches
+// kernels.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/tokens.h"
@@ -6,9 +7,8 @@
 
 namespace moorage::core::gpu {
 
-// Weights that the matrix units take as they are: two products of the library, of the high and the
-// low halves of the inputs, so that nothing of their precision is lost that the kernels of one's
-// own keep.
+// For weights that the matrix units take as they are. Runs two products of the library, for the
+// high and the low halves of the inputs. So no precision is lost that our own kernels keep.
 inline bool cuda_device::product_of_many(const product_item &item, uint32_t tokens) {
     const matrix &weights = item.weights;
     if (!high_ || format_of(weights.type).unit != unit_form::itself || weights.columns % 8 != 0 ||

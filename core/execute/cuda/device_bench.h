@@ -1,4 +1,4 @@
-// device_bench.h - how long something takes on a GPU, by its own clock and by the host's.
+// device_bench.h - times work on a GPU, by its own clock and by the host's.
 #pragma once
 
 #include <functional>
@@ -19,10 +19,11 @@ public:
     device_bench(const device_bench &) = delete;
 
     cuda_device &device() { return *device_; }
-    // An error once a call has failed; what is measured from then on means nothing.
+    // An error once a call has failed. Later measurements mean nothing.
     status check() const;
 
-    // What body() puts on the compute stream, from the GPU's beginning of it to its end.
+    // Times the work that body() puts on the compute stream, from its beginning on the GPU to its
+    // end.
     template <class Body>
     double on_device(double budget_s, Body &&body) {
         return typical_sample(budget_s, now_, [&] {
@@ -33,8 +34,8 @@ public:
             return check() ? static_cast<double>(events_.ns()) / 1e9 : 0;
         });
     }
-    // What body() puts on `stream`, until the host has seen its end as the executor does: by
-    // asking again and again.
+    // Times the work that body() puts on `stream`, until the host has seen its end. The host asks
+    // again and again, as the executor does.
     template <class Body>
     double by_host(double budget_s, cudaStream_t stream, Body &&body) {
         return typical_sample(budget_s, now_, [&] {
@@ -45,8 +46,9 @@ public:
             return now_() - from;
         });
     }
-    // The number of a recording of what body() launches; run once as it is, since loading a kernel
-    // may not be recorded. Where it cannot be recorded, replay() notes the failure.
+    // Records what body() launches and returns the recording's number. body() runs once unrecorded
+    // first, because loading a kernel may not be recorded. If it cannot be recorded, replay() notes
+    // the failure.
     template <class Body>
     uint32_t recorded(Body &&body) {
         body();

@@ -7,8 +7,8 @@
 #error "the kernels need sm_80 or newer: set CMAKE_CUDA_ARCHITECTURES (or nvcc's -arch) accordingly"
 #endif
 
-// A team exists on the GPU alone; its functions are marked for both sides because kernels, which
-// are tested on the CPU, are.
+// A team exists on the GPU alone. Its functions are marked for both sides, because kernels are, and
+// these are tested on the CPU.
 #if defined(__CUDA_ARCH__)
 #define MOORAGE_ON_GPU(...) __VA_ARGS__
 #else
@@ -59,16 +59,16 @@ public:
         if (thread() % lanes == 0) body(thread());
     }
     MOORAGE_HOST_DEVICE void barrier() { MOORAGE_ON_GPU(__syncthreads();) }
-    // Writes to memory of the host, which may see it at once; and what comes before a fence before
-    // what comes behind it.
+    // Writes to host memory that the host may see at once. Everything before a fence is visible
+    // before everything behind it.
     template <class Value>
     MOORAGE_HOST_DEVICE void tell(Value *to, Value value) {
         *static_cast<volatile Value *>(to) = value;
     }
     MOORAGE_HOST_DEVICE void fence() { MOORAGE_ON_GPU(__threadfence_system();) }
 
-    // The first `count` bytes of 16, both borders of 16, from global to shared memory; there when
-    // the warp's copies are waited for, zeros behind them.
+    // Copies the first `count` bytes of 16 from global to shared memory, between borders of 16
+    // bytes. They are there once the warp's copies have been waited for. Zeros follow them.
     MOORAGE_HOST_DEVICE void copy16(std::byte *to, const std::byte *from, uint32_t count) {
         (void)to, (void)from, (void)count;
 #if defined(__CUDA_ARCH__)
@@ -99,7 +99,7 @@ public:
         MOORAGE_ON_GPU(MOORAGE_UNROLL for (uint32_t bit = lanes / 2; bit != 0; bit /= 2) value =
                            larger(value, __shfl_xor_sync(0xffffffffu, value, bit));)
     }
-    // In every thread; the values are used up.
+    // In every thread. Overwrites the values.
     template <class Of>
     MOORAGE_HOST_DEVICE float block_sum(Of &&of) {
         warp_sum(0, of);
@@ -111,9 +111,9 @@ public:
         return total;
     }
 
-    // 16 x 16 sums, columns of 16 rows and of 16 tokens as the units' instructions have them (PTX
-    // ISA, mma.m16n8k16): of sums, lane / 4 is the row and lane % 4 a pair of columns, in four
-    // quarters.
+    // 16 x 16 sums, of columns of 16 rows and of 16 tokens, in the layout of the units'
+    // instructions (PTX ISA, mma.m16n8k16). lane / 4 is the row and lane % 4 a pair of columns, in
+    // four quarters.
     struct tile {
         float at[8];
     };
@@ -135,8 +135,8 @@ public:
             to[row * stride + column + 1] = from.at[n + 1];
         });
     }
-    // From shared memory: `place` says where a line has a column. Eight columns lie side by side,
-    // at a border of 16 bytes.
+    // Reads from shared memory. `place` says where a line has a column. Eight columns are side by
+    // side, at a border of 16 bytes.
     template <class Place>
     MOORAGE_HOST_DEVICE void tile_load(rows_tile &to, const uint16_t *from, uint32_t line,
                                        uint32_t column, Place &&place) {
@@ -168,7 +168,7 @@ public:
     }
 
 private:
-    // Two sums of the calling lane that lie side by side, the first `n` of its own.
+    // Two neighbouring sums of the calling lane, the first being its n-th.
     template <class Body>
     MOORAGE_HOST_DEVICE static void each_pair(Body &&body) {
         const uint32_t lane = thread() % lanes;
@@ -176,7 +176,7 @@ private:
         for (uint32_t n = 0; n < 8; n += 2)
             body(n, n / 2 % 2 * 8 + lane / 4, n / 4 * 8 + lane % 4 * 2);
     }
-    // Four tiles of 8 x 8 values of 16 bits: each lane names a row of one.
+    // Loads four tiles of 8 x 8 values of 16 bits. Each lane names a row of one tile.
     MOORAGE_HOST_DEVICE static void load_quarters(uint32_t (&to)[4], const uint16_t *row) {
         (void)to, (void)row;
 #if defined(__CUDA_ARCH__)
@@ -187,18 +187,18 @@ private:
     }
 };
 
-// Blocks that a multiprocessor is to hold at least: registers are dealt out by that.
+// Blocks that a multiprocessor has to hold at least. The number of registers follows from it.
 template <class Kernel>
 constexpr uint32_t blocks_min = [] {
     if constexpr (requires { Kernel::blocks_min; }) return Kernel::blocks_min;
     return 0u;
 }();
 
-// Shared memory of a kernel: what it asks for, after the sums of its warps.
+// Shared memory of a kernel: the amount that it asks for, after the sums of its warps.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads, blocks_min<Kernel>)
     run_kernel(const __grid_constant__ Kernel kernel) {
-    // Loads of tiles want 32 bytes.
+    // Loads of tiles need a border of 32 bytes.
     extern __shared__ __align__(128) std::byte memory[];
     __shared__ float sums[Kernel::threads / lanes];
     device_team<Kernel::threads> team;

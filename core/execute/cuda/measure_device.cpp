@@ -69,7 +69,7 @@ public:
         return out;
     }
 
-    // Of one product, of several one after the other; `walks`: each with other weights.
+    // Seconds of one product, from several one after the other. `walks`: each uses other weights.
     double seconds(const product_item &item, bool walks) {
         const uint64_t bytes = uint64_t{item.rows} * item.weights.row_bytes;
         const auto times = static_cast<uint32_t>(std::clamp<uint64_t>(apart_bytes / bytes, 2, 64));

@@ -129,7 +129,7 @@ status time_constants(layer_probe &probe, double budget_s, constant_samples &out
         probe.experts(1);  // the last of the token's
         const double head = probe.head();
         if (const status good = probe.check(); !good) return good;
-        // Of the first passes launches are recorded and kernels loaded.
+        // The first passes record launches and load kernels. They do not count.
         if (count < 3) continue;
         out.attention.push_back(attention);
         for (size_t i = 0; i < std::size(counts); ++i) out.by_count[i].push_back(taken[i]);

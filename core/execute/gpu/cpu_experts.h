@@ -1,4 +1,5 @@
-// cpu_experts.h - experts that the CPU computes while the GPU works: a thread beside the caller's.
+// cpu_experts.h - experts that the CPU computes while the GPU works, on a thread beside the
+// caller's.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,14 @@ public:
     // `experts` is borrowed. Threads of the pool start with the first task.
     cpu_experts(const model &of, const pinned_experts &experts, uint32_t threads);
 
-    // Hands tasks over; Requires: none is under way. inputs [tokens, hidden] and what the tasks
-    // point to stay until done().
+    // Hands tasks over. Requires: none is under way. inputs are [tokens, hidden]. They and
+    // everything that the tasks point to stay until done().
     void start(std::span<const cpu_task> tasks, const float *inputs);
     bool busy() const { return thread_.busy(); }
-    // Whether all tasks handed over are computed; then tasks() are they, and busy() ends.
+    // Whether all tasks handed over are computed. Then tasks() returns them, and busy() ends.
     bool done() { return thread_.ended(); }
-    uint64_t duration_ns() const { return thread_.duration_ns() / tasks_.size(); }  // of each
+    // mean of the tasks
+    uint64_t duration_ns() const { return thread_.duration_ns() / tasks_.size(); }
     std::span<const cpu_task> tasks() const { return tasks_; }
 
 private:
@@ -41,7 +43,8 @@ private:
     uint32_t threads_;
     std::vector<cpu_task> tasks_;
     const float *inputs_ = nullptr;
-    std::unique_ptr<thread_pool> pool_;  // the thread's, as what follows; made with the first task
+    std::unique_ptr<thread_pool> pool_;  // for that thread, like the members below; made with the
+                                         // first task
     std::unique_ptr<mlp_kernel> kernel_;
     std::vector<mlp_weights> views_;
     std::vector<mlp_call> calls_;

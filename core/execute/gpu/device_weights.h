@@ -1,8 +1,8 @@
 // device_weights.h - the weights of a model that stay on the GPU: everything but routed experts.
 //
-// Memory is laid out twice in the same order: first without a base, which only counts, then over
-// one allocation, with the weights copied. So what is refused for want of memory is what would have
-// been allocated.
+// Memory is laid out twice in the same order. The first time has no base and only counts. The
+// second time uses one allocation and copies the weights. So a refusal for lack of memory counts
+// exactly what would have been allocated.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace moorage::core::gpu {
 
-// Takes ranges of one allocation, one after the other; without a base it only counts.
+// Takes ranges of one allocation, one after the other. Without a base it only counts.
 class memory_plan {
 public:
     memory_plan() = default;
@@ -53,7 +53,8 @@ struct device_layer {
     device_mlp dense, shared;
     matrix shared_gate, router;
     const float *router_bias = nullptr;
-    // What of them is in no image: biases and, in matrices without values, orders of columns.
+    // The parts of experts that are in no image: biases and, for matrices without values, orders of
+    // columns.
     std::vector<device_mlp> experts;
 };
 struct device_weights {
@@ -63,7 +64,7 @@ struct device_weights {
     std::vector<device_layer> layers;
 };
 
-// Copies to the GPU as it lays out. Device: upload(target, source, bytes).
+// Copies to the GPU while it lays out. Device: upload(target, source, bytes).
 template <class Device>
 class weights_loader {
 public:
@@ -79,7 +80,7 @@ public:
         return out;
     }
 
-    // Of a device that computes experts alone.
+    // The weights of a device that computes experts alone.
     device_weights load_experts(const model_weights &from) {
         device_weights out;
         out.layers.resize(from.layers.size());
@@ -140,7 +141,7 @@ private:
         return out;
     }
 
-    // A matrix in its own type, its rows without gaps; what is named twice is stored once.
+    // A matrix in its own type, its rows without gaps. A matrix that is named twice is stored once.
     matrix load(const matrix &from) {
         if (!from) return {};
         const auto found = loaded_.find(from.data);
@@ -157,7 +158,7 @@ private:
         loaded_[from.data] = out;
         return out;
     }
-    // Matrices of one input often share it.
+    // Several matrices of one input often share it.
     const uint32_t *load_order(const matrix &from) {
         if (!from.group_of) return nullptr;
         const auto [at, is_new] = orders_.try_emplace(from.group_of, nullptr);

@@ -2,18 +2,19 @@
 //
 //   begin(pass)
 //   for each layer with experts:  attention(layer)    router logits are under way to the host
-//                                 shared(layer)       then the shared expert, while it routes
+//                                 shared(layer)       then the shared expert, while the host routes
 //                                 route(...)          who goes where
 //                                 experts(layer, ...) any number of times, segments in order
 //   head()                                            logits of the tokens with `output`
 //
-// The operations and their meaning are those of cpu_model.h. A Device launches kernels and copies;
-// the GPU is one (cuda_device.cuh), the tests' loops on the CPU are another, so that all that this
-// file does is checked without a GPU.
+// The operations and their meaning are those of cpu_model.h. A Device launches kernels and copies.
+// The GPU is one Device (cuda_device.cuh). The tests' loops on the CPU are another, so everything
+// in this file is checked without a GPU.
 //
 // Device: launch(kernel, x, y, z, shared_bytes), copy_in(device, pinned, bytes), copy_out(pinned,
 // device, bytes), product_of_many(item, tokens) -> bool, upload(device, host, bytes),
-// multiprocessors(), shared_bytes_max(), recording_offered(), and what recordings.h asks of it.
+// multiprocessors(), shared_bytes_max(), recording_offered(), and the functions that recordings.h
+// needs.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,7 @@
 
 namespace moorage::core::gpu {
 
-// A segment of an expert that lies at `image` in device memory.
+// A segment of an expert, at `image` in device memory.
 struct expert_in_slot {
     uint32_t expert;
     uint32_t first, rows;  // of the intermediate dimension
@@ -63,45 +64,47 @@ public:
     }
 
     void begin(const pass &tokens);
-    // In its place on a device that computes experts alone, before route() and experts(): so many
-    // tokens, whose inputs of the layer are there.
+    // Replaces begin() on a device that computes experts alone. Call it before route() and
+    // experts(). `tokens`: so many tokens, whose inputs of the layer are there.
     void begin_experts(uint32_t tokens) {
         tokens_ = tokens;
         staged_ = 0;
     }
 
-    // Up to the router of the layer-th layer with experts; its logits go to the host. Of few
-    // tokens, whose scores the host is told before the launch ends, the shared expert too.
+    // Computes up to the router of the layer-th layer with experts. Its logits go to the host. For
+    // few tokens the host gets the scores before the launch ends; then the launch includes the
+    // shared expert.
     void attention(uint32_t layer);
 
-    // What of the layer needs no routing, if that is not launched yet.
+    // Computes the part of the layer that needs no routing, if it is not launched yet.
     void shared(uint32_t layer);
 
     // chosen, weights [B, k]: groups the choices by expert. Everything from an earlier layer has
     // been computed.
     void route(std::span<const uint32_t> chosen, std::span<const float> weights);
-    // Assignments of an expert: rows [first, first + count) of expert_outputs; the tokens.
+    // The assignments of an expert: rows [first, first + count) of expert_outputs. And their
+    // tokens.
     uint32_t assignment_first(uint32_t expert) const { return first_[expert]; }
     uint32_t assignment_count(uint32_t expert) const { return first_[expert + 1] - first_[expert]; }
     std::span<const uint32_t> assignment_tokens(uint32_t expert) const {
         return {b_.pinned_route + route_count_ + first_[expert], assignment_count(expert)};
     }
 
-    // Segments of distinct experts of the layer, in one launch for each kind of size. Segments of
-    // one expert come in rising order, in separate calls.
+    // Computes segments of distinct experts of the layer, in one launch for each kind of size.
+    // Segments of one expert come in rising order, in separate calls.
     void experts(uint32_t layer, std::span<const expert_in_slot> batch);
 
-    // The next layer's router scores, as if this layer ended with the shared expert and the chosen
-    // ones of `there`, which have been computed; they go to the host. Nothing that is
-    // computed later depends on it. Requires: limits.predict, route() of the layer, a layer with
-    // experts after it.
+    // Computes the next layer's router scores as if this layer ended with the shared expert and the
+    // chosen experts in `there`, which have been computed. The scores go to the host. No later
+    // result depends on them. Requires: limits.predict, route() of the layer, a later layer with
+    // experts.
     void predict(uint32_t layer, std::span<const uint32_t> there);
 
     void head();
 
-    // The scores of what was launched last are on the host once it has been told this number; 0:
-    // once that has run. The host need not ask the driver for the former, and sees it before the
-    // launch has ended.
+    // The number that the host is told when the scores of the last launch are there. 0: they are
+    // there once the launch has run. With the number, the host need not ask the driver, and it sees
+    // the scores before the launch has ended.
     uint32_t telling() const { return tokens_ > few_tokens ? 0 : told_; }
     bool told(uint32_t number) const {
         const uint32_t seen =
@@ -109,8 +112,8 @@ public:
         return static_cast<int32_t>(seen - number) >= 0;
     }
 
-    // What attention() of the layer, and predict(), have brought to the host: valid until those of
-    // the layer after the next one are launched.
+    // The results that attention() of the layer, and predict(), have brought to the host. Valid
+    // until those of the layer after the next one are launched.
     std::span<const float> router(uint32_t layer) const {
         return {b_.pinned_router + scores_at(layer), size_t{tokens_} * config_.experts};
     }
@@ -124,8 +127,8 @@ private:
     enum class pending : uint8_t { nothing, experts, dense };
     enum class operation : uint32_t { attention, head, prediction };
 
-    // As recordings.h has it, of few tokens. `body` may run twice, each time from where the layers
-    // stand now.
+    // Records and replays as in recordings.h, for few tokens. `body` may run twice, each time from
+    // the present state of the layers.
     template <class Body>
     void recorded(operation what, uint32_t layer, Body &&body) {
         if (tokens_ > few_tokens || !device_.recording_offered()) return body();
@@ -189,7 +192,7 @@ private:
                 b_.sines(),   b_.pairs,       config_.rope.interleaved};
     }
 
-    // A product of all tokens; add: to what the output holds, times the residual multiplier.
+    // A product of all tokens. add: to what the output holds, times the residual multiplier.
     product_item product(const matrix &weights, const float *bias, const float *input,
                          float *output, bool add) const {
         product_item item;
@@ -205,7 +208,8 @@ private:
         return item;
     }
 
-    // Its rows are `heads` groups side by side, each with its stretch of the input and the output.
+    // Its rows are `heads` groups side by side. Each has its own stretch of the input and the
+    // output.
     static void in_groups_of(product_item &item, uint32_t heads, uint32_t input, uint32_t output) {
         item.input_stride = heads * input;
         item.group_rows = item.group_stride = item.rows / heads;
@@ -222,15 +226,18 @@ private:
     std::vector<uint32_t> moe_layers_;
     rope_turns turns_;
     uint32_t tokens_ = 0, outputs_ = 0, tiles_ = 0, next_layer_ = 0;
-    uint32_t context_ = 0;  // longest of the pass; of few tokens rounded up to a power of two
+    uint32_t context_ = 0;  // longest context of the pass; rounded up to a power of two for few
+                            // tokens
     recordings<Device> recordings_;
     pending pending_ = pending::nothing;
     bool pending_shared_ = false, pending_gate_ = false;
     std::vector<uint32_t> first_, filled_;
-    std::vector<uint8_t> counted_;  // [assignments] that a prediction takes
+    std::vector<uint8_t> counted_;  // [assignments] that a prediction uses
     uint32_t route_count_ = 0;
-    uint32_t pending_words_ = 0;  // of the route's table, that the device has not been told yet
-    uint32_t told_ = 0;           // launches of tell_kernel, recorded ones as often as they run
+    uint32_t pending_words_ = 0;  // words of the route's table that the device has not been told
+                                  // yet
+    uint32_t told_ = 0;           // launches of tell_kernel; recorded ones count as often as they
+                                  // run
     uint32_t staged_ = 0;         // items of the table used since the last route()
 };
 

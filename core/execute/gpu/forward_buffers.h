@@ -1,5 +1,4 @@
-// forward_buffers.h - the memory that the arithmetic of a pass works in: caches, activations,
-// tables.
+// forward_buffers.h - the working memory of a pass's arithmetic: caches, activations, tables.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +14,24 @@ struct forward_limits {
     uint32_t streams = 1, context_max = 1;
     uint32_t outputs_max = 1;
     bool predict = false;
-    // Caches in float and inputs of matrix units in 24 bits, for comparison with references; else
-    // in half precision and 16 bits.
+    // true: caches in float and inputs of matrix units in 24 bits, for comparison with references.
+    // false: half precision and 16 bits.
     bool exact = false;
-    uint64_t workspace_bytes = 0;  // that the device's library of products works in
+    uint64_t workspace_bytes = 0;  // workspace of the device's library of products
     uint32_t cache_bytes() const { return exact ? 4 : 2; }
 };
 
-constexpr uint32_t few_tokens = 8;   // up to here weights are streamed, beyond matrix units work
-constexpr uint32_t splits_max = 64;  // of a context, times tokens
+constexpr uint32_t few_tokens = 8;   // up to here weights are streamed; beyond it matrix units work
+constexpr uint32_t splits_max = 64;  // splits of a context, times tokens
 
-// Everything in device memory but pinned_*, which is host memory that copies run from and to, and
-// that the GPU can write.
+// Everything is in device memory but pinned_*. That is host memory from and to which copies run.
+// The GPU can also write it.
 struct forward_buffers {
     uint32_t pairs = 0;
     // [layers] caches: keys and values, or the compressed vectors alone.
     std::vector<std::byte *> keys, values;
-    // ids, streams, positions, output rows [tokens], tiles [tokens, 2], cosines, sines
-    // [tokens, pairs], in this order and without gaps for the tokens of the pass.
+    // ids, streams, positions, output rows [tokens], tiles [tokens, 2], cosines, sines [tokens,
+    // pairs]: in this order, without gaps for the tokens of the pass.
     uint32_t *pass = nullptr, *pinned_pass = nullptr;
     // places, gather, weights [tokens * k]
     uint32_t *route = nullptr, *pinned_route = nullptr;
@@ -40,7 +39,7 @@ struct forward_buffers {
     uint32_t items_max = 0;
 
     float *state = nullptr, *normed = nullptr, *moe_input = nullptr;  // [tokens, hidden]
-    // As state, moe_input and shared_output, of a prediction; the places of its route.
+    // As state, moe_input and shared_output, but for a prediction; and the places of its route.
     float *ahead = nullptr, *ahead_input = nullptr, *ahead_shared = nullptr;
     uint32_t *ahead_places = nullptr, *pinned_ahead_places = nullptr;
     float *query = nullptr, *key = nullptr, *value = nullptr;            // projections
@@ -53,15 +52,15 @@ struct forward_buffers {
     float *logits = nullptr;                   // [outputs, vocabulary]
     uint16_t *high = nullptr, *low = nullptr;  // [tokens, widest]
     std::byte *workspace = nullptr;
-    // What experts on the CPU read and write: [tokens, hidden], [assignments, hidden].
+    // Inputs and outputs of the experts on the CPU: [tokens, hidden], [assignments, hidden].
     float *pinned_inputs = nullptr, *pinned_outputs = nullptr;
-    // The router's scores twice [2, tokens, experts], for layers in turn: the host reads those of
-    // one while the GPU is at the next.
+    // The router's scores twice [2, tokens, experts], for layers in turn. The host reads those of
+    // one layer while the GPU computes the next.
     float *pinned_router = nullptr, *pinned_next_router = nullptr, *pinned_logits = nullptr;
-    // How often scores have been told (tell_kernel), as the GPU counts and as it tells the host.
+    // How often scores have been told (tell_kernel): as the GPU counts, and as the host is told.
     uint32_t *told = nullptr, *pinned_told = nullptr;
 
-    uint32_t tokens = 0;  // of the pass: its block is packed for them
+    uint32_t tokens = 0;  // tokens of the pass, for which its block is packed
     uint64_t pass_bytes() const { return (6 + 2ull * pairs) * tokens * 4; }
     const uint32_t *ids() const { return pass; }
     const uint32_t *streams() const { return pass + tokens; }
@@ -74,7 +73,7 @@ struct forward_buffers {
     const float *sines() const { return cosines() + uint64_t{pairs} * tokens; }
 };
 
-// What an attention block of so many (token, head) pairs keeps in shared memory.
+// Shared memory of an attention block with so many (token, head) pairs.
 inline uint32_t attend_shared_bytes(const model_config &config, const forward_limits &limits,
                                     uint32_t rows) {
     const attention_config &a = config.attention;
@@ -89,9 +88,9 @@ inline uint32_t attend_shared_bytes(const model_config &config, const forward_li
                         : attend_kernel<uint16_t, 16, 1>::shared_bytes_of(shape);
 }
 
-// (token, head) pairs of an attention block at most: 16 where that fits in the 99 KB of a block of
-// the smallest GPUs (less what the device keeps back), on whatever GPU, so that all give one
-// result.
+// The most (token, head) pairs of an attention block. 16 if that fits in the 99 KB of a block of
+// the smallest GPUs (less what the device keeps back). All GPUs use this value, so that all give
+// one result.
 inline uint32_t attend_rows(const model_config &config, const forward_limits &limits) {
     return attend_shared_bytes(config, limits, 16) <= 98u << 10 ? 16 : 4;
 }
@@ -99,9 +98,9 @@ inline uint32_t attend_rows(const model_config &config, const forward_limits &li
 // Sizes that several places need.
 struct forward_widths {
     uint32_t query, key, value;  // of a token's projections; latent: compressed key, none
-    uint32_t attended;           // what attention puts out
+    uint32_t attended;           // outputs of attention
     uint32_t inner_shared;       // widest of shared experts and dense layers
-    uint32_t widest;             // input of any product
+    uint32_t widest;             // the widest input of any product
 };
 inline forward_widths widths_of(const model_config &config) {
     const attention_config &a = config.attention;
@@ -129,7 +128,7 @@ inline void lay_out_prediction(const model_config &config, uint64_t tokens, memo
     b.pinned_ahead_places = pinned.take<uint32_t>(places);
 }
 
-// What computing experts takes: all there is on a device that computes nothing else.
+// Buffers for computing experts. A device that computes nothing else has only these.
 inline forward_buffers lay_out_experts(const model_config &config, const forward_limits &limits,
                                        memory_plan &device, memory_plan &pinned) {
     const uint64_t tokens = limits.tokens_max, places = tokens * config.top_k;
@@ -146,7 +145,7 @@ inline forward_buffers lay_out_experts(const model_config &config, const forward
     return b;
 }
 
-// Lays buffers out in device memory and pinned memory; plans without a base count.
+// Lays buffers out in device memory and pinned memory. Plans without a base only count.
 inline forward_buffers lay_out(const model_config &config, const forward_limits &limits,
                                memory_plan &device, memory_plan &pinned) {
     const forward_widths width = widths_of(config);

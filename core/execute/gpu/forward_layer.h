@@ -65,13 +65,13 @@ void forward<Device>::route(std::span<const uint32_t> chosen, std::span<const fl
     for (size_t i = 0; i < chosen.size(); ++i) {
         out[i] = weights[i];
         places[i] = no_place;
-        if (chosen[i] >= config_.experts) continue;  // dropped
+        if (chosen[i] >= config_.experts) continue;  // a dropped choice
         const uint32_t place = places[i] = next[chosen[i]]++;
         gather[place] = static_cast<uint32_t>(i / k);
     }
     route_count_ = static_cast<uint32_t>(chosen.size());
     pending_words_ = 3 * route_count_;
-    // What goes with the launch of one token's experts needs none of its own.
+    // Words that go with the launch of one token's experts need no launch of their own.
     if (tokens_ != 1 || pending_words_ > words_of_launch::most) bring_pending();
 }
 
@@ -92,13 +92,13 @@ void forward<Device>::head() {
     pending_ = pending::nothing;
 }
 
-// The router's products of the layer and, where predictions are wanted, of the next one.
+// The router's products of the layer and, if predictions are wanted, of the next layer.
 template <class Device>
 void forward<Device>::route_logits(uint32_t layer) {
     const device_layer &own = weights_.layers[moe_layers_[layer]];
     std::vector<product_item> items;
     items.push_back(product(own.router, own.router_bias, b_.moe_input, b_.router, false));
-    // What the shared expert is multiplied by: a row more, of the same inputs.
+    // The factor of the shared expert is one more row of the same inputs.
     if (own.shared_gate)
         items.push_back(product(own.shared_gate, nullptr, b_.moe_input, b_.shared_gate, false));
     if (limits_.predict) {
@@ -110,10 +110,10 @@ void forward<Device>::route_logits(uint32_t layer) {
     hand_over(layer, true, limits_.predict);
 }
 
-// On a residual stream of its own, with an input of the router and an output of dense layers of
-// its own: experts and the CPU still read the true ones. Keys and values of the guess go to this
-// pass's positions in the caches of the layers it goes through, where nobody reads before those
-// layers' own attention has written.
+// Uses a residual stream of its own, and its own input of the router and output of dense layers:
+// experts and the CPU still read the true ones. Keys and values of the guess go to this pass's
+// positions in the caches of its layers. Nobody reads them before those layers' own attention has
+// written there.
 template <class Device>
 void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
     bring_pending();
@@ -149,7 +149,7 @@ void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
     std::tie(next_layer_, pending_, pending_shared_, pending_gate_) = before;
 }
 
-// Adds what is pending to the state, or to what it was `before`, and normalises rows of it.
+// Adds what is pending to the state, or to `before`, and normalises rows of it.
 template <class Device>
 void forward<Device>::combine(const device_norm &norm, const uint32_t *rows, float *output,
                               uint32_t count, const float *before) {
@@ -183,7 +183,7 @@ void forward<Device>::one_layer(uint32_t layer) {
     normed_layer(layer);
 }
 
-// What of a layer comes after its first norm.
+// The part of a layer after its first norm.
 template <class Device>
 void forward<Device>::normed_layer(uint32_t layer) {
     const device_layer &own = weights_.layers[layer];
@@ -336,7 +336,7 @@ void forward<Device>::attend(uint32_t layer) {
     else
         attend_with<Cache, 16, 1>(shape, own, layer, query, b_.attended);
     if (!latent) return;
-    // Each head's values out of the compressed ones it attended to.
+    // Computes each head's values from the compressed ones that it attended to.
     product_item item = product(own.value_up ? own.value_up : own.kv_b, nullptr, b_.attended,
                                 b_.head_values, false);
     item.rows = item.output_stride = a.heads * a.value_dim;
@@ -354,7 +354,7 @@ void forward<Device>::attend_with(attend_shape shape, const device_layer &own, u
                                   const float *query, float *output) {
     const uint32_t blocks = tiles_ * shape.kv_heads * shape.head_blocks();
     const uint32_t seen = shape.window ? std::min(context_, shape.window) : context_;
-    // Enough blocks to fill the GPU, of at least one chunk each.
+    // Enough blocks to fill the GPU, each with at least one chunk.
     const uint32_t wanted = ceil_div(4 * device_.multiprocessors(), blocks);
     shape.splits =
         std::max(1u, std::min({wanted, splits_max / tokens_, ceil_div(seen, attend_chunk)}));
@@ -379,7 +379,7 @@ void forward<Device>::attend_with(attend_shape shape, const device_layer &own, u
                merge_kernel::shared_bytes_of(shape.splits));
 }
 
-// A dense layer or the shared expert, of all tokens, to shared_output.
+// Computes a dense layer or the shared expert for all tokens, to shared_output.
 template <class Device>
 void forward<Device>::mlp(const device_mlp &weights, const float *input) {
     product_item up = product(weights.gate, weights.gate_bias, input, b_.shared_inner, false);
@@ -394,8 +394,9 @@ void forward<Device>::mlp(const device_mlp &weights, const float *input) {
     multiply({&down, 1}, tokens_);
 }
 
-// Of many tokens by tiles, but for rows in groups, which tiles do not know, and for few rows, such
-// as a router's: a tile is a block for 64 tokens, and a GPU has more multiprocessors.
+// Multiplies many tokens by tiles. Two cases go by rows: rows in groups, which tiles do not know,
+// and few rows, such as a router's. A tile is a block for 64 tokens, and a GPU has more
+// multiprocessors.
 template <class Device>
 void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
     for (product_item &item : items) item.count = tokens;
@@ -433,7 +434,7 @@ void forward<Device>::multiply_by_tiles(const product_item &item, uint32_t token
     });
 }
 
-// Those of one type side by side are one launch.
+// Neighbouring products of one type share a launch.
 template <class Device>
 void forward<Device>::multiply_by_rows(std::span<const product_item> items, uint32_t tokens) {
     for (size_t first = 0; first < items.size();) {
@@ -457,7 +458,7 @@ void forward<Device>::multiply_by_rows(std::span<const product_item> items, uint
     }
 }
 
-// Whether the kernel for one token can have the shared memory that it wants.
+// Whether the kernel for one token can have the shared memory that it needs.
 template <class Device>
 template <weight_type type>
 bool forward<Device>::rows_have_room(std::span<const product_item> items) const {
@@ -482,7 +483,7 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
     up.limit = static_cast<float>(config_.activation_limit);
     up.first = first_[one.expert];
     up.count = assignment_count(one.expert);
-    if (tokens_ == 1)  // whose assignments all read the one input
+    if (tokens_ == 1)  // all assignments read the one input
         up.input_stride = 0;
     else
         up.gather = b_.route + route_count_;
@@ -494,7 +495,7 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
     down.continues = one.first != 0;
     down.first = up.first;
     down.count = up.count;
-    // Addresses of the host's mean nothing to a GPU.
+    // Addresses of host memory mean nothing to a GPU.
     up.weights.group_of = up.second.group_of = down.weights.group_of = nullptr;
     if (!beside) return;
     if (beside->gate_bias) up.bias = beside->gate_bias + one.first;
@@ -502,7 +503,7 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
     down.bias = beside->down_bias;
     up.weights.group_of = beside->gate.group_of;
     up.second.group_of = beside->up.group_of;
-    // Columns in an order of their own are never split.
+    // A matrix with its own order of columns is never split.
     down.weights.group_of = beside->down.group_of;
 }
 
@@ -556,7 +557,7 @@ void forward<Device>::experts(uint32_t layer, std::span<const expert_in_slot> ba
     assert(staged_ + 2 * batch.size() <= b_.items_max);
     product_item *host = b_.pinned_items + staged_;
     const product_item *table = b_.items + staged_;
-    // By the kernel that computes them, the same whatever else is in the batch.
+    // Sorted by the kernel that computes them. It does not depend on the rest of the batch.
     const auto kind_of = [&](const expert_in_slot &one) {
         const uint32_t count = assignment_count(one.expert);
         return count == 1 ? 0 : count <= few_tokens ? 1 : 2;

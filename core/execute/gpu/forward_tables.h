@@ -1,13 +1,13 @@
-// forward_tables.h - the inside of forward.h: what the host tells the GPU of a pass, and the GPU of
-// its scores.
+// forward_tables.h - the inside of forward.h: the tables of a pass that the host gives the GPU, and
+// the scores that the GPU gives the host.
 #pragma once
 
 #include "core/execute/gpu/forward.h"
 
 namespace moorage::core::gpu {
 
-// To where recorded launches look for it: what is short goes with a launch, for which no engine of
-// copies has to start.
+// Puts words in the place where recorded launches read them. Short tables go with a launch, because
+// then no copy engine has to start.
 template <class Device>
 void forward<Device>::bring(uint32_t *device, const uint32_t *pinned, uint64_t words) {
     if (words > words_kernel::words_max) return device_.copy_in(device, pinned, words * 4);
@@ -18,7 +18,7 @@ void forward<Device>::bring(uint32_t *device, const uint32_t *pinned, uint64_t w
     launch(kernel, 1);
 }
 
-// The table of the route, where no launch has taken it along.
+// Brings the table of the route, if no launch has taken it along.
 template <class Device>
 void forward<Device>::bring_pending() {
     if (pending_words_ != 0) bring(b_.route, b_.pinned_route, pending_words_);
@@ -74,11 +74,11 @@ void forward<Device>::fill_pass(const pass &tokens) {
                     {sines + uint64_t{b_.pairs} * t, b_.pairs});
 }
 
-// To the host, which watches for scores of few tokens.
+// Brings scores to the host, which watches for those of few tokens.
 template <class Device>
 void forward<Device>::hand_over(uint32_t layer, bool router, bool next_router) {
     const uint64_t count = uint64_t{tokens_} * config_.experts;
-    // Buffers of what is not asked for may be missing.
+    // Buffers for unwanted results may be missing.
     float *const to = router ? b_.pinned_router + scores_at(layer) : nullptr;
     float *const next_to = next_router ? b_.pinned_next_router + scores_at(layer) : nullptr;
     if (tokens_ > few_tokens) {

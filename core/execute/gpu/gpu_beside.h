@@ -1,5 +1,5 @@
-// gpu_beside.h - experts that the CPU or another GPU computes while the first one works: how their
-// inputs get there and their outputs back, on a stream of their own.
+// gpu_beside.h - experts that the CPU or another GPU computes while the first GPU works. Moves
+// their inputs there and their outputs back, on a stream of its own.
 #pragma once
 
 #include <algorithm>
@@ -22,14 +22,14 @@ public:
           b_(first.buffers),
           hidden_(of.config().hidden),
           helper_(of, experts, threads) {}
-    // Once, before what follows; false: a call has failed.
+    // Call once, before the functions below. False: a call has failed.
     bool prepare() { return inputs_ready_.make(gpu_) && outputs_ready_.make(gpu_); }
 
     bool busy() const { return helper_.busy(); }
     // A layer begins.
     void begin_layer() { inputs_copied_ = false; }
-    // [tokens, hidden] what the layer's experts will see, on the host; asks `waits` until it is
-    // there, and gives nothing once that says no. Requires: as add().
+    // The inputs of the layer's experts, [tokens, hidden] on the host. Asks `waits` until they are
+    // there. Returns nothing once `waits` says no. Requires: as add().
     template <class Waits>
     std::span<const float> inputs(Waits &&waits) {
         bring_inputs();
@@ -43,8 +43,8 @@ public:
         float *output = b_.pinned_outputs + compute_.assignment_first(expert) * hidden_;
         tasks_.push_back({page, tag, compute_.assignment_tokens(expert), output});
     }
-    // Sends up what is computed, of which it tells ended(tag, ns), and starts what has been added
-    // since once its inputs are on the host.
+    // Sends computed outputs to the GPU, and calls ended(tag, ns) for each. Starts the experts
+    // added since, once their inputs are on the host.
     template <class Ended>
     void poll(Ended &&ended) {
         if (helper_.done()) {
@@ -60,8 +60,8 @@ public:
         helper_.start(tasks_, b_.pinned_inputs);
         tasks_.clear();
     }
-    // Hidden states to a device beyond the first, from its memory or by the host's. Requires: as
-    // add().
+    // Sends hidden states to a device beyond the first, from the first device's memory or through
+    // the host's. Requires: as add().
     void send_inputs(gpu_lane<Device> &to) {
         if (!to.reached) {
             bring_inputs();
@@ -70,8 +70,8 @@ public:
         to.gpu->copy(to.buffers.moe_input, to.reached ? b_.moe_input : b_.pinned_inputs,
                      inputs_bytes(), to.gpu->compute());
     }
-    // What it has made of them to where the first would have put it, one copy for each run of
-    // experts that lie side by side.
+    // Brings the outputs of the other device to the place where the first device would have put
+    // them. One copy for each run of experts that lie side by side.
     void fetch_outputs(gpu_lane<Device> &from) {
         const auto stream = from.gpu->compute();
         std::ranges::sort(from.computed);
@@ -91,7 +91,7 @@ public:
         outputs_ready_.record(gpu_.side());
         outputs_pending_ = true;
     }
-    // What others computed is on its way to the GPU: what is launched next waits for it there.
+    // The outputs of other devices are on their way to the GPU. Later launches wait for them there.
     void join() {
         if (!outputs_pending_) return;
         outputs_pending_ = false;
@@ -106,7 +106,7 @@ private:
         gpu_.copy(b_.pinned_inputs, b_.moe_input, inputs_bytes(), gpu_.side());
         inputs_ready_.record(gpu_.side());
     }
-    // Of outputs, in values.
+    // Places and counts of the runs of outputs, in values.
     template <class Visit>
     void for_each_run(std::span<const uint32_t> experts, Visit &&visit) const {
         for (size_t i = 0; i < experts.size();) {

@@ -1,15 +1,15 @@
-// gpu_executor.h - what an executor on a GPU is made of, and what is made: real arithmetic, wall
-// clock, experts in host memory.
+// gpu_executor.h - the options of an executor on a GPU, and its parts: real arithmetic, wall clock,
+// experts in host memory.
 //
 //   auto made = make_cuda_executor({.of = &opened, .places = &slots, ...});
 //   if (!made) return made.failure();      // no GPU, not enough memory, not in this build
 //   pipeline runs over *made->where; the model source reads *made->results
 //
-// Everything but routed experts, and the caches of keys and values, lie on the GPU. Routed experts
-// are packed once into pinned host memory, as images of their segments, or read there from disk as
-// the pipeline asks for them; loads copy images into the slots of an arena on the GPU. Experts that
-// the dispatch policy leaves to the CPU are computed there, from the pinned images, while the GPU
-// and the copies go on.
+// All weights but those of routed experts are on the GPU, and so are the caches of keys and values.
+// Routed experts are packed once into pinned host memory, as images of their segments. Or they are
+// read there from disk when the pipeline asks for them. Loads copy images into the slots of an
+// arena on the GPU. The CPU computes the experts that the dispatch policy leaves to it, from the
+// pinned images, while the GPU and the copies go on.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace moorage::core {
 
-// The arenas of a run's GPUs, and which of them each page belongs to. All borrowed.
+// The arenas of a run's GPUs, and the arena to which each page belongs. All borrowed.
 struct device_places {
     std::vector<const arena *> each;
     std::span<const uint8_t> of_page;  // empty: all belong to the first
@@ -41,25 +41,26 @@ struct device_places {
 
 struct gpu_executor_options {
     const model *of = nullptr;  // borrowed
-    device_places places;       // as many GPUs as it has arenas
-    // Rows of host memory, which experts are read into from disk, each as a whole; borrowed. Null:
-    // it holds all. Requires: with rows the division of `places` stays as it is at first.
+    device_places places;       // one GPU for each arena
+    // Rows of host memory into which experts are read from disk, each as a whole. Borrowed. null:
+    // host memory holds all experts. Requires: with rows, the division of `places` stays as it is
+    // at first.
     const arena *host_places = nullptr;
     cpu_model_limits limits;     // keep_hidden is not offered
     uint32_t transfers_max = 0;  // ids of transfers are below it
     uint32_t threads = 0;        // of experts on the CPU; 0: one a core but one
-    // Which GPU, as the driver's tool counts those that are visible; others are the next ones.
+    // Number of the GPU, as the driver's tool counts the visible ones. Further GPUs follow it.
     int32_t device = 0;
-    // A GPU that completes nothing for so long is taken to hang, and the run ends with a failure.
+    // If a GPU completes nothing for so long, it is taken to hang, and the run ends with a failure.
     double patience_s = 120;
-    bool exact = false;  // caches in float, more bits in matrix units: to compare with references
+    bool exact = false;  // caches in float, more bits in matrix units; to compare with references
 };
 
 struct gpu_machine {
     std::unique_ptr<executor> where;
-    const pass_results *results = nullptr;  // of `where`
+    const pass_results *results = nullptr;  // results of `where`
     std::string device;                     // "NVIDIA H200", "NVIDIA L4 + NVIDIA L4"
-    uint64_t device_bytes = 0;              // taken on the GPUs
+    uint64_t device_bytes = 0;              // memory taken on the GPUs
     uint64_t pinned_bytes = 0;              // of host memory
 };
 

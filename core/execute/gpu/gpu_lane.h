@@ -1,7 +1,7 @@
-// gpu_lane.h - what is under way on one GPU: batches of launches, pieces of loads, each with an
-// event at its end that whoever waits asks for, in turn.
+// gpu_lane.h - the work under way on one GPU: batches of launches, and pieces of loads. Each has an
+// event at its end, which the waiting side asks in turn.
 //
-// Device: what a GPU's interface has of its own (gpu/README.md lists it).
+// Device: the interface of a GPU (gpu/README.md lists its functions).
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace moorage::core::gpu {
 
-// First in, first out; what it holds is made once and used again.
+// First in, first out. Elements are made once and used again.
 template <class Value, uint32_t most>
 class fixed_ring {
 public:
@@ -47,7 +47,7 @@ struct event_pair {
 template <class Device>
 class gpu_lane {
 public:
-    // Two pieces at once: while the host sees the end of one the next crosses.
+    // Two pieces at once: while the host sees the end of one, the next crosses.
     static constexpr uint32_t batches_max = 64, pieces_max = 2;
     // Launches that end together.
     struct batch {
@@ -55,15 +55,15 @@ public:
         std::vector<completion> done;
         bool ahead = false;  // nobody has asked for it yet
         bool gate = false;
-        uint32_t telling = 0;  // the host is told before the end, with this number; 0: at the end
+        uint32_t telling = 0;  // number that the host is told before the end; 0: at the end
     };
     struct sent_piece {
         typename Device::stream on{};
         event_pair<Device> events;
     };
 
-    // number: of the run's devices; the first computes all but other devices' experts. The rest is
-    // borrowed; `in`: its operations stand there.
+    // number: among the run's devices. The first computes everything but other devices' experts.
+    // `in`: the queue with its operations. The rest is borrowed.
     gpu_lane(std::unique_ptr<Device> device, uint32_t number, const arena &places,
              const pinned_experts &experts, stream *in)
         : gpu(std::move(device)),
@@ -74,7 +74,8 @@ public:
 
     uint64_t arena_bytes() const { return places_.rows_total() * experts_.row_bytes(); }
     bool first() const { return number == 0; }
-    // Memory, weights, events. Once, before what follows; false: a call has failed.
+    // Takes memory, weights and events. Call once, before the functions below. False: a call has
+    // failed.
     bool prepare(const model &of, const forward_limits &limits, const gpu_needs &needs) {
         memory_plan weights_plan(gpu->take_memory(needs.weights_bytes));
         memory_plan device(gpu->take_memory(needs.buffers_bytes));
@@ -102,7 +103,7 @@ public:
         return row(at);
     }
 
-    // What body(batch) launches; more waits in the queue while there is no room for two.
+    // Launches body(batch). Further work waits in the queue while there is no room for two batches.
     template <class Body>
     batch &launch(Body &&body) {
         batch &own = batches.push();
@@ -115,10 +116,10 @@ public:
         return own;
     }
 
-    // `now`: the layer under way asks for it, which goes before what later ones will.
+    // `now`: the layer under way asks for the piece. It goes before pieces for later layers.
     void send(const link_piece &piece, bool now) {
         const auto on = now ? gpu->demand() : gpu->prefetch();
-        // The one before may belong to a transfer that was cancelled, and its slot be this one's.
+        // The piece before may belong to a cancelled transfer, and its slot may be this one's.
         if (!pieces.empty() && pieces.back().on != on) pieces.back().events.end.hold(on);
         sent_piece &own = pieces.push();
         own.on = on;
@@ -134,8 +135,9 @@ public:
     forward_buffers buffers;
     std::unique_ptr<forward<Device>> compute;
     busy_ns busy;
-    // Of one beyond the first: whether they reach each other's memory; experts that it has computed
-    // since it got hidden states; what it made of them is on its way back behind the event.
+    // For a device beyond the first. `reached`: the two devices reach each other's memory.
+    // `computed`: experts that it has computed since it got hidden states. `returned`: the event
+    // behind which their outputs are on the way back.
     bool reached = false;
     std::vector<uint32_t> computed;
     typename Device::event returned;

@@ -1,14 +1,16 @@
-// gpu_run.h - the executor on a GPU: what is launched when, what waits for what, what has ended.
+// gpu_run.h - the executor on a GPU: when work is launched, what it waits for, and when it has
+// ended.
 //
-// Of several GPUs (decision 0025) the first computes all but the experts that belong to others. To
-// those the layer's hidden states go, before their experts, and what they make of them comes back
-// behind the last one, to where the first would have put it: sums are those of one GPU, to the bit.
+// With several GPUs (decision 0025), the first computes everything but the experts that belong to
+// others. Other GPUs get the layer's hidden states before their experts. Their outputs come back
+// behind their last expert, to the place where the first GPU would have put them. Sums are equal to
+// those of one GPU, to the bit.
 //
-// The caller's thread makes every call to the device. Nothing waits for that as a whole: wait()
-// asks the events at the end of each batch of launches, each piece of a link and each copy of
-// activations in turn. In the decode loop nothing is allocated on the device.
+// The caller's thread makes every call to the device. No call waits for the whole device: wait()
+// asks the events in turn, at the end of each batch of launches, each piece of a link and each copy
+// of activations. The decode loop allocates nothing on the device.
 //
-// Device: what a GPU's interface has of its own (README.md lists it).
+// Device: the interface of a GPU (README.md lists its functions).
 #pragma once
 
 #include <algorithm>
@@ -36,7 +38,7 @@ class gpu_run final : public stream_executor<gpu_run<Device>>, public pass_resul
     using batch = typename lane::batch;
 
 public:
-    // Opens the device, takes the memory, packs what experts it holds.
+    // Opens the device, takes the memory, packs the experts that it holds.
     static result<gpu_machine> create(const gpu_executor_options &options) {
         if (const status checked = check_model(*options.of, Device::executor_name); !checked)
             return checked.failure();
@@ -55,10 +57,10 @@ public:
         return made;
     }
     ~gpu_run() override {
-        beside_.reset();                                    // it reads pinned memory
-        disk_.reset();                                      // and this writes there
-        for (const auto &one : lanes_) one->gpu->finish();  // a run that failed leaves work behind
-        while (!lanes_.empty()) lanes_.pop_back();          // the first notes what fails
+        beside_.reset();                                    // reads pinned memory
+        disk_.reset();                                      // writes pinned memory
+        for (const auto &one : lanes_) one->gpu->finish();  // a failed run leaves work behind
+        while (!lanes_.empty()) lanes_.pop_back();          // the first one last: it notes failures
     }
 
     const uint64_t *clock() const override { return &now_; }
@@ -102,7 +104,7 @@ public:
             expected_ += compute_->assignment_count(e) != 0;
         failed_ = gpu_->notes().failed();
     }
-    // One that waits for its weights holds nothing back that does not.
+    // An expert that waits for its weights does not hold back others.
     void expert_on_gpu(const expert_work &work) override {
         if (work.transfer != MOORAGE_NONE) flush();
         queued_ += work.segments != first_segment || !options_.places.of(work.page).split(layer_);
@@ -135,7 +137,7 @@ public:
         if (piece.link == link_disk)
             return disk_->send(piece, experts_.rows(piece.page, 0),
                                {experts_.image(piece.page, 0), experts_.image(piece.page, 1)});
-        // The other way nothing is brought: experts are on the host, too.
+        // Nothing is brought the other way: the host has the experts, too.
         if (!is_h2d(piece.link)) return this->end_piece(piece.link, 0, done_.push());
         lanes_[device_of_link(piece.link)]->send(piece, piece.page / experts_count_ == layer_);
         failed_ = gpu_->notes().failed();
@@ -163,7 +165,7 @@ public:
             assert((computing() || loading() || !cpu_.queue.empty() || others_work()) &&
                    "something must be under way");
             if (!computing()) account_idle();
-            if (others_work()) std::this_thread::yield();  // they may need this core
+            if (others_work()) std::this_thread::yield();  // other threads may need this core
             if (asked % 1024 == 0) watch(waiting_since_ns);
             flush();
             run_ahead();
@@ -174,8 +176,7 @@ public:
     }
 
     std::span<const float> router_logits() const override { return compute_->router(layer_); }
-    // Brought when it is asked for: few policies look at hidden states, and experts of the CPU want
-    // the same.
+    // Brought on demand: few policies look at hidden states, and experts on the CPU need the same.
     std::span<const float> router_input() const override {
         uint64_t since_ns = elapsed_ns(), asked = 0;
         return beside_->inputs([&]() {
@@ -194,7 +195,8 @@ public:
 
 private:
     friend base;
-    // Looks at what the GPU tells the host for a question to the driver, which knows of failures.
+    // Looks at the GPU's words to the host, for each question to the driver. The driver knows of
+    // failures.
     static constexpr uint32_t looks_max = 256;
     using base::account;
     using base::accounted_ns;
@@ -229,12 +231,13 @@ private:
         if (!experts_.fill([this](uint64_t bytes) { return gpu_->take_pinned(bytes); }) ||
             !beside_->prepare())
             return gpu_->notes().failure();
-        // Weights and images went up through the default stream, which the others do not wait for.
+        // Weights and images were uploaded through the default stream. The other streams do not
+        // wait for it.
         for (const auto &one : lanes_) one->gpu->finish();
         begin_run();
         return gpu_->notes().failed() ? status(gpu_->notes().failure()) : success();
     }
-    // A GPU, and what it needs, once it has been seen that there is enough.
+    // Opens a GPU and its resources, after the check that there is enough.
     status open(uint32_t number) {
         auto opened = Device::create(options_.device + static_cast<int32_t>(number), gpu_);
         if (!opened) return opened.failure();
@@ -260,7 +263,7 @@ private:
                                          std::chrono::steady_clock::now() - begun_)
                                          .count());
     }
-    // In messages.
+    // The name in messages.
     std::string called(const lane &one) const {
         if (options_.places.each.size() == 1) return one.gpu->name();
         return format("GPU {}, {},", static_cast<uint32_t>(options_.device) + one.number,
@@ -277,14 +280,14 @@ private:
         return std::ranges::any_of(lanes_,
                                    [](const auto &one) { return !one->queue.queue.empty(); });
     }
-    // Whose ends the GPU does not tell.
+    // Work whose end the GPU does not report.
     bool others_work() const { return beside_->busy() || (disk_ && disk_->busy()); }
 
-    // What stands at the end of a queue waits for the rest of the layer's: they share launches.
+    // Work at the end of a queue waits for the rest of the layer's work: they share launches.
     void queued(stream &) {
         if (!routed_ || queued_ >= expected_) flush();
     }
-    // Launches from the front of each queue what can run, in order.
+    // Launches the work at the front of each queue that can run, in order.
     void flush() {
         for (const auto &one : lanes_)
             while (!one->queue.queue.empty() && one->batches.has_room(3) &&
@@ -301,7 +304,7 @@ private:
         launch_part(front.kind, front.layer);
     }
     void launch_part(event_kind kind, uint32_t layer) {
-        // A prediction is without the CPU's experts.
+        // A prediction does not include the CPU's experts.
         if (kind != event_kind::prediction) beside_->join();
         batch &own = lanes_[0]->launch([&](batch &into) {
             if (kind == event_kind::gate)
@@ -314,13 +317,13 @@ private:
         });
         own.ahead = ahead_;
         own.gate = kind == event_kind::gate;
-        // The first attention is waited for to its end, so that there is a time to tell.
+        // The first attention is awaited to its end, so that its time is known.
         if (kind == event_kind::prediction || (own.gate && gate_ns_ != 0))
             own.telling = compute_->telling();
-        // After the event: the host routes meanwhile.
+        // After the event, because the host routes meanwhile.
         if (own.gate) compute_->shared(layer);
     }
-    // Within the stream of the computations, so after those that read the old place.
+    // In the stream of the computations, so after those that read the old place.
     void launch_move(lane &own, const operation &move) {
         own.launch([&](batch &into) {
             own.gpu->copy(own.row(move.to_row), own.slot(move.page, 0),
@@ -328,7 +331,7 @@ private:
             into.done.push_back({event_kind::moved, move.tag, 0, move.segments});
         });
     }
-    // The gate has completed, so what it puts out is there.
+    // The gate has completed, so its outputs are there.
     void launch_states(lane &own, const operation &states) {
         own.launch([&](batch &into) {
             into.done.push_back({event_kind::hidden_states, states.tag, 0, states.segments});
@@ -338,8 +341,8 @@ private:
             own.compute->route(chosen_, weights_);
         });
     }
-    // All experts at the front that can run: top segments and whole experts in one batch, then the
-    // bottom segments, which add to what their tops put out.
+    // Launches all experts at the front that can run. Top segments and whole experts come in one
+    // batch. The bottom segments follow, because they add to the outputs of their tops.
     void launch_experts(lane &own) {
         run_.clear();
         this->gather(own.queue, run_, [](const operation &) { return true; });
@@ -363,10 +366,9 @@ private:
         }
     }
 
-    // Once all experts of a layer are launched, and nothing of it is left to the CPU, what comes
-    // next is known: it is launched behind them, so that the GPU need not wait for the host to see
-    // their end. It is the host that waits to be asked. From wait() alone: by then all of the layer
-    // is queued.
+    // Once all experts of a layer are launched and none is left to the CPU, the next part is known.
+    // It is launched behind them, so the GPU need not wait until the host has seen their end. Now
+    // the host waits instead. Called from wait() alone: by then everything of the layer is queued.
     void run_ahead() {
         if (!routed_ || ahead_ || queued_ < expected_ || waiting() || !cpu_.queue.empty() ||
             !lanes_[0]->batches.has_room(3))
@@ -375,14 +377,14 @@ private:
         ahead_ = true;
         launch_part(last ? event_kind::head : event_kind::gate, last ? layer_ : layer_ + 1);
     }
-    // Of a pass that was given up.
+    // For a pass that was given up.
     void leave_ahead() {
         for (batch &one : lanes_[0]->batches.all())
             if (ahead_ && one.ahead) one.done.clear();
         early_.clear();
         ahead_ = false;
     }
-    // What is asked for now has been launched before; its end is handed out from now on.
+    // The requested part has been launched before. From now on its end is handed out.
     bool adopt() {
         routed_ = false;
         if (!ahead_) return false;
@@ -421,9 +423,9 @@ private:
         this->end_piece(link_disk, disk_->duration_ns(), out);
         return true;
     }
-    // Hands out what the oldest batch computed. Scores that the host has been told of are there
-    // before the batch has ended: they go with the time of the attention before, which what is
-    // learnt from them can do with.
+    // Hands out the results of the oldest batch. Scores that the host has been told of are there
+    // before the batch has ended. They go with the duration of the attention before, which is good
+    // enough for learning.
     void poll_batch(lane &own) {
         if (own.batches.empty()) return;
         batch &oldest = own.batches.front();
@@ -453,8 +455,8 @@ private:
         }
         of.done.clear();
     }
-    // Ends the run when the GPU has completed nothing for longer than anybody waits. The CPU's
-    // experts and the disk may take their time.
+    // Ends the run if the GPU has completed nothing for longer than the limit. The CPU's experts
+    // and the disk may take their time.
     void watch(uint64_t &waiting_since_ns) const {
         const uint64_t now_ns = elapsed_ns();
         if (others_work()) waiting_since_ns = now_ns;
@@ -470,12 +472,12 @@ private:
                 called(of), waited_s, of.batches.size(), of.pieces.size()));
     }
 
-    // Until now: while the GPU has work the host's is beside it.
+    // Accounts the time until now. While the GPU has work, the host's work is beside it.
     void settle() {
         host_ns_ = decided_ns_ = 0;
         account(computing() ? cause::compute : cause::host, now_);
     }
-    // The GPU has nothing under way, and neither has the host.
+    // Neither the GPU nor the host has anything under way.
     void account_idle() {
         const uint64_t now_ns = elapsed_ns();
         if (waiting()) busy_.stall += now_ns - accounted_ns();
@@ -483,8 +485,8 @@ private:
             if (!one->queue.queue.empty()) one->busy.stall += now_ns - accounted_ns();
         account(this->waits_for(waiting(), loading()), now_ns);
     }
-    // A batch that took the GPU so long has been seen to end. What came before it was the host's,
-    // as far as that had something else to do, else launches and their notice.
+    // A batch that took the GPU so long has been seen to end. The time before it counts as host
+    // time, as far as the host had other work. The rest counts as launching and noticing.
     void account_batch(uint64_t duration_ns) {
         const uint64_t now_ns = elapsed_ns(), since_ns = now_ns - accounted_ns();
         const uint64_t computed_ns = std::min(duration_ns, since_ns);
@@ -502,30 +504,31 @@ private:
     const uint32_t experts_count_;
     pinned_experts experts_;
     std::vector<std::unique_ptr<lane>> lanes_;  // of each GPU
-    Device *gpu_ = nullptr;                     // the first one's
+    Device *gpu_ = nullptr;                     // of the first GPU
     forward<Device> *compute_ = nullptr;        // the same
     uint64_t device_bytes_ = 0, pinned_bytes_ = 0;
     std::unique_ptr<gpu_beside<Device>> beside_;
     std::unique_ptr<load_link> disk_;  // null: host memory holds everything
 
     std::chrono::steady_clock::time_point begun_;
-    // Time as policies see it; when wait() returned; and what the host did while the GPU had work.
+    // now_: time as policies see it. returned_ns_: when wait() returned. host_ns_: the host's work
+    // while the GPU had work.
     uint64_t now_ = 0, returned_ns_ = 0, host_ns_ = 0, decided_ns_ = 0;
-    ring<completion> done_;                 // not handed out yet
+    ring<completion> done_;                 // not yet handed out
     std::vector<operation> run_;            // scratch of launch_experts()
     std::vector<expert_in_slot> in_slots_;  // the same
     uint32_t expected_ = 0, queued_ = 0;    // experts of the layer, once it is routed
     bool routed_ = false;                   // they may be queued
-    bool ahead_ = false;             // what comes after the layer is launched, not yet asked for
-    std::vector<completion> early_;  // of that, if it has ended
-    uint64_t gate_ns_ = 0;           // of the last attention that has ended; 0: none has
-    uint32_t looked_ = 0;            // for what is told, since an event was asked for
-    std::vector<uint32_t> chosen_;   // of the layer, once it is routed
-    std::vector<float> weights_;     // of these
-    std::vector<uint32_t> predict_from_;  // of the prediction that is queued
+    bool ahead_ = false;             // the part after the layer is launched, but not yet asked for
+    std::vector<completion> early_;  // completions of that part, if it has ended
+    uint64_t gate_ns_ = 0;           // duration of the last attention that has ended; 0: none has
+    uint32_t looked_ = 0;            // looks at the host's word since the last event was asked
+    std::vector<uint32_t> chosen_;   // choices of the layer, once it is routed
+    std::vector<float> weights_;     // weights of these choices
+    std::vector<uint32_t> predict_from_;  // experts of the queued prediction
 };
 
-// What a GPU has left for expert slots beside everything else of such a run, in bytes.
+// The GPU memory that such a run leaves for expert slots, in bytes.
 template <class Device>
 result<uint64_t> room_for_experts(const gpu_executor_options &options) {
     auto opened = Device::create(options.device);

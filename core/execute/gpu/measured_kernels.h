@@ -1,4 +1,5 @@
-// measured_kernels.h - launches whose time is measured alone; measured_launches.h has them.
+// measured_kernels.h - launches whose time is measured alone. Their bodies are in
+// measured_launches.h.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/product.h"
@@ -9,7 +10,7 @@ namespace moorage::core::gpu {
 template <class Device>
 void launch_nothing(Device &device);
 
-// A product of item.count tokens, by the kernels that forward.h picks for it.
+// A product of item.count tokens, by the kernels that forward.h would choose.
 template <class Device>
 void launch_product(Device &device, const product_item &item);
 

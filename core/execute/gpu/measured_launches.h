@@ -1,4 +1,5 @@
-// measured_launches.h - the inside of measured_kernels.h; part of the one file that launches.
+// measured_launches.h - the inside of measured_kernels.h. Part of the one file that launches
+// kernels.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/tile.h"

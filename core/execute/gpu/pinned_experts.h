@@ -1,11 +1,12 @@
-// pinned_experts.h - routed experts in pinned host memory, as the images that loads move: all of
-// them, or those that an arena of host memory has rows for, read from disk.
+// pinned_experts.h - routed experts in pinned host memory, as the images that loads copy. Holds all
+// experts, or those for which an arena of host memory has rows, read from disk.
 //
-// A page's top and bottom segments each lie in one piece, since the files' own layout (rows of
-// whole matrices) would make a load many small copies; so the mapped files cannot be registered in
-// place. Memory comes in chunks, of which an expert never crosses a border. Experts that share
+// A page's top and bottom segments each lie in one piece. The files' own layout (rows of whole
+// matrices) would make a load many small copies, so the mapped files cannot be registered in place.
+// Memory comes in chunks, and an expert never crosses the border of a chunk. Experts that share
 // their weights (random models) share an image for each way in which their layers are split. In
-// rows of an arena an image lies as it is read, so a layer's division stays as it was at first.
+// rows of an arena an image stays as it was read, so the division of a layer stays as it was at
+// first.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +23,18 @@ namespace moorage::core::gpu {
 
 class pinned_experts {
 public:
-    // Borrowed. `places` says how the experts of each layer are split, `rows` where those that are
-    // here lie, each as a whole; null: all are here.
+    // Borrowed. `places` says how the experts of each layer are split. `rows` says where the
+    // present experts are, each as a whole; null: all are here.
     pinned_experts(const model &of, const device_places &places, const arena *rows);
 
-    // Of the pinned memory of all images; known before fill().
+    // Bytes of pinned memory for all images. Known before fill().
     uint64_t bytes() const { return bytes_; }
-    // Of a row of the intermediate dimension, the largest of all layers.
+    // Bytes of a row of the intermediate dimension, the largest of all layers.
     uint64_t row_bytes() const { return row_bytes_; }
-    // Allocates by `take`, which gives null where it fails, and packs where all are here, on
+    // Allocates by `take`, which returns null if it fails. If all experts are here, packs them on
     // several threads. False: it has failed.
     bool fill(std::function<std::byte *(uint64_t bytes)> take);
-    // Packs anew what the arena's new division cuts elsewhere. Requires: no image is being read.
+    // Packs again what the arena's new division cuts elsewhere. Requires: no image is being read.
     bool divide();
 
     // segment: 0 top, 1 bottom. Valid after fill(). Requires: the page has rows.
@@ -45,7 +46,7 @@ public:
     }
     uint32_t first_row(uint32_t page, uint32_t segment) const;
     uint32_t rows(uint32_t page, uint32_t segment) const;
-    // The weights of a segment where they lie in an image at `base`.
+    // The weights of a segment whose image is at `base`.
     mlp_weights view(uint32_t page, uint32_t segment, const std::byte *base) const;
 
 private:
@@ -53,7 +54,7 @@ private:
         uint32_t chunk;
         uint64_t offset_bytes;
     };
-    // An image of the weights of `page`, packed for this many rows of the top segment; 0: not yet.
+    // An image of the weights of `page`, packed for so many rows of the top segment. 0: not yet.
     struct packed {
         std::byte *data;
         uint32_t top_rows;
@@ -73,11 +74,12 @@ private:
     const arena *const rows_;
     const std::vector<const mlp_weights *> experts_;  // [pages]
     std::function<std::byte *(uint64_t)> take_;
-    uint64_t frame_bytes_ = 0;  // of an expert in rows, the largest of all layers
+    uint64_t frame_bytes_ = 0;  // bytes of an expert in rows, the largest of all layers
     std::vector<std::byte *> chunks_;
     uint64_t bytes_ = 0, row_bytes_ = 0;
     std::vector<uint32_t> shared_with_;  // [pages] the first page with the same weights
-    std::vector<uint32_t> sharers_;      // [pages] of a first page: pages with its weights
+    std::vector<uint32_t> sharers_;      // [pages] for a first page: the number of pages with its
+                                         // weights
     std::vector<uint64_t> chunk_bytes_;
     std::vector<place> at_;                    // [pages] of a first page
     std::vector<std::vector<packed>> packed_;  // [pages] of a first page

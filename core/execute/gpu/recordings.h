@@ -1,16 +1,16 @@
-// recordings.h - launches that were recorded once and are replayed as one: which shapes of work
+// recordings.h - launches that are recorded once and replayed as one. Decides which shapes of work
 // have a recording, and which recording goes when there are too many.
 //
-// Launches of few tokens cost the host more than the GPU. The second time that work comes with the
-// same shape its launches are recorded, from then on replayed: all that differs between tokens
-// (ids, positions, slots) the kernels read from tables. The first time is as it would be without,
-// since loading a kernel may not be recorded.
+// Launches for few tokens cost the host more than the GPU. The second time that work comes with the
+// same shape, its launches are recorded. From then on they are replayed. The kernels read
+// everything that differs between tokens (ids, positions, slots) from tables. The first time runs
+// unrecorded, because loading a kernel may not be recorded.
 //
-// A recording takes memory of the GPU and of the driver, and a long text leaves shapes behind
-// (contexts are rounded up to powers of two). So there are bounds: of two shapes the one that was
-// used longer ago goes, never one of the pass under way, whose launches may not have run yet. Where
-// there is no room, and where the device cannot record (it is out of memory, or a library's call
-// may not be recorded), work is launched as it comes; no run ends for want of a recording.
+// A recording takes memory of the GPU and of the driver. A long text leaves shapes behind (contexts
+// are rounded up to powers of two). So there are bounds: the shape that was used longest ago goes,
+// but never one of the pass under way, whose launches may not have run yet. Work is launched
+// unrecorded if there is no room, or if the device cannot record (it is out of memory, or a
+// library's call may not be recorded). No run ends because a recording is missing.
 //
 // Device: begin_recording() -> bool, end_recording() -> number or not_recorded, replay(number),
 // drop(number).
@@ -37,10 +37,10 @@ public:
     explicit recordings(Device &device, const recording_limits &limits = {})
         : device_(device), limits_(limits) {}
 
-    // What was launched before has run, as far as it was recorded.
+    // Earlier launches have run, as far as they were recorded.
     void begin_pass() { ++pass_; }
 
-    // Launches what body() launches. `body` may be called twice: it launches the same each time.
+    // Launches what body() launches. `body` may be called twice. It launches the same each time.
     template <class Body>
     void run(const shape &of, Body &&body) {
         const auto found = known_.find(of);
@@ -65,7 +65,7 @@ public:
 private:
     struct entry {
         uint32_t number;
-        uint64_t used;  // the last pass that did
+        uint64_t used;  // the last pass that used it
         bool can;       // false: recording it has failed
     };
 
@@ -80,8 +80,8 @@ private:
         return own.can;
     }
 
-    // The shape that was used longest ago, of those with a recording or of all. False: all are of
-    // this pass.
+    // Evicts the shape that was used longest ago, among those with a recording or among all. False:
+    // all belong to this pass.
     bool evict(bool recorded) {
         auto oldest = known_.end();
         for (auto at = known_.begin(); at != known_.end(); ++at)

@@ -1,5 +1,4 @@
-// accepting.inl - how an engine takes who connects: through the lobby, into handshakes, to
-// connections.
+// accepting.inl - how an engine accepts connections: lobby, then handshake, then connection.
 #pragma once
 
 namespace tcp_wire {
@@ -11,7 +10,7 @@ inline void engine::accept(const std::shared_ptr<listener> &at) {
     });
 }
 
-// Those that have connected, and waits for the next.
+// Takes the connected sockets and waits for the next one.
 inline void engine::take(const std::shared_ptr<listener> &at) {
     for (int count = 0; count < 64; ++count) {
         failure refused;
@@ -30,7 +29,7 @@ inline void engine::take(const std::shared_ptr<listener> &at) {
     accept(at);
 }
 
-// Nobody is accepted for a tenth of a second.
+// Accepts no connection for a tenth of a second.
 inline void engine::pause(const std::shared_ptr<listener> &at) {
     at->pause.expires_after(std::chrono::milliseconds(100));
     at->pause.async_wait([this, at](failure stopped) {
@@ -45,8 +44,8 @@ inline void listener::out_of_memory() {
     of.accept(shared_from_this());
 }
 
-// Of those that have stalled the one whose network has most handshakes gives way, and of these the
-// one that has stalled for longest.
+// Among the stalled handshakes, one gives way: first by the network with most handshakes, then by
+// the longest stall.
 inline bool engine::make_place() {
     if (handshakes_.size() < desk_.limits.handshakes_max) return true;
     const auto now = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// address.hpp - "host:port" and "[v6]:port", and names that are looked up on a thread of their own.
+// address.hpp - "host:port" and "[v6]:port", and names that are looked up on another thread.
 #pragma once
 
 #include <netdb.h>
@@ -27,7 +27,7 @@ struct address {
     }
 };
 
-// Throws std::invalid_argument, which says what is wrong.
+// Throws std::invalid_argument with the mistake.
 inline address read_address(std::string_view text, bool port_may_be_0) {
     const auto bad = [&](const char *why) {
         return std::invalid_argument("address \"" + std::string(text.substr(0, 128)) +
@@ -55,8 +55,8 @@ inline address read_address(std::string_view text, bool port_may_be_0) {
     return read;
 }
 
-// Looks a name up without holding anybody up: the system's resolver waits for servers, so that it
-// runs on a thread that nobody joins. Whoever asked can be gone when it answers.
+// Looks a name up without delaying any other work. The system's resolver waits for servers, so it
+// runs on a thread that nobody joins. The caller may be gone when it answers.
 class lookups {
 public:
     using answer = std::function<void(std::vector<tcp::endpoint>, std::string why_not)>;
@@ -74,7 +74,7 @@ public:
                 if (!one->io) return;
                 asio::post(*one->io, [told = std::move(told), found = std::move(found),
                                       why_not = std::move(why_not)] { told(found, why_not); });
-            } catch (const std::bad_alloc &) {  // whoever asked has a deadline
+            } catch (const std::bad_alloc &) {  // the caller has a deadline
             }
         }).detach();
     }

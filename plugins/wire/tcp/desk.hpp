@@ -1,4 +1,4 @@
-// desk.hpp - what all connections of an instance share: limits, events for the host, lent messages.
+// desk.hpp - shared by all connections of an instance: limits, events for the host, lent messages.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -29,7 +29,7 @@ struct settings {
     uint64_t poll_us = 0, silence_ms = 2000;
 };
 
-// The texts of an event, which stay until the poll after the one that told of it.
+// The texts of an event. They stay until the poll after the one that reported the event.
 struct texts {
     std::string identity, address, words;
 };
@@ -43,8 +43,8 @@ public:
     void add(const moorage_wire_event &event, texts with) {
         waiting_.push_back({event, std::make_unique<texts>(std::move(with))});
     }
-    // Joins those of a listener and reason that were not told of yet, so that whoever is turned
-    // away in a loop costs no memory.
+    // Joins the unreported ones with the same listener and reason. So a client that is turned away
+    // in a loop costs no memory.
     void turned_away(uint64_t listener, int32_t reason, std::string address, std::string words) {
         for (item &one : waiting_)
             if (one.event.kind == MOORAGE_WIRE_TURNED_AWAY && one.event.reason == reason &&
@@ -83,7 +83,7 @@ private:
         moorage_wire_event event;
         std::unique_ptr<texts> with;
     };
-    static constexpr size_t shown_max = 64;  // whose memory is there from the begin
+    static constexpr size_t shown_max = 64;  // their memory is there from the start
     std::deque<item> waiting_;
     std::vector<std::unique_ptr<texts>> shown_;
 };
@@ -97,7 +97,7 @@ struct desk {
     event_queue events;
     shortage short_of_memory;
     numbered<block *, 2> lent;
-    std::vector<std::weak_ptr<session>> starved;  // whose inbox was full
+    std::vector<std::weak_ptr<session>> starved;  // sessions whose inbox was full
     asio::io_context io{1};
 };
 

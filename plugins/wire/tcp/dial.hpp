@@ -1,8 +1,8 @@
-// dial.hpp - from a target to an open session: all addresses are tried, the first that is who it
-// should be is greeted.
+// dial.hpp - from a target to an open session.
 //
-// Attempts begin 25 ms apart, or as soon as the one before has failed. Only one is greeted at a
-// time, so that a peer with several addresses does not see several connections.
+// A dial tries all addresses. It greets the first peer that proves the right identity. Attempts
+// begin 25 ms apart, or as soon as the one before has failed. Only one peer is greeted at a time,
+// so a peer with several addresses does not see several connections.
 #pragma once
 
 #include "address.hpp"
@@ -31,7 +31,7 @@ public:
           deadline_(with.io),
           stagger_(with.io) {}
 
-    uint64_t number = 0;  // that the exchange gives it
+    uint64_t number = 0;  // the number in the exchange
     const int32_t channel;
 
     void begin(const std::vector<address> &targets) {
@@ -56,7 +56,7 @@ public:
         }
         next();
     }
-    // Nothing of it is left; nobody is told.
+    // Drops all that is left of it, without an event.
     void drop() {
         over_ = true;
         deadline_.cancel(), stagger_.cancel();
@@ -96,7 +96,7 @@ public:
         std::erase(sessions_, kept);
         asio::post(desk_.io, [self = shared_from_this()] { self->guard([&] { self->go_on(); }); });
     }
-    void over(session &) override {}  // a session that failed, which has been told of
+    void over(session &) override {}  // a session that failed, which was already reported
 
 private:
     template <class Work>
@@ -145,7 +145,7 @@ private:
         chosen_ = &one;
         one.greet(channel);
     }
-    // An attempt has failed: another that is ready, or the next address.
+    // Called when an attempt has failed: goes on with another ready one, or with the next address.
     void go_on() {
         if (over_) return;
         if (!chosen_)
@@ -167,7 +167,7 @@ private:
         next();
     }
     void note(const std::string &where, int32_t reason, const std::string &words) {
-        // What says most about the target: it answered, and that was wrong.
+        // Keeps the reason that says most about the target: it answered, and the answer was wrong.
         const auto weight = [](int32_t of) {
             return of == MOORAGE_WIRE_UNREACHABLE ? 0 : of == MOORAGE_WIRE_LOST ? 1 : 2;
         };
@@ -198,7 +198,7 @@ private:
     std::vector<tcp::endpoint> waiting_;
     std::vector<std::shared_ptr<tcp::socket>> connecting_;
     std::vector<std::shared_ptr<session>> sessions_;
-    session *chosen_ = nullptr;  // that is being greeted
+    session *chosen_ = nullptr;  // the session that is being greeted
     size_t asked_ = 0, tried_ = 0;
     int32_t reason_ = 0;
     std::string words_;

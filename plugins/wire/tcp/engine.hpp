@@ -1,5 +1,4 @@
-// engine.hpp - an open instance: listeners, dials and connections by number, and the poll that
-// moves everything.
+// engine.hpp - an open instance: listeners, dials and connections by number, and the poll.
 #pragma once
 
 #include <sched.h>
@@ -26,7 +25,7 @@ struct listener final : worker, std::enable_shared_from_this<listener> {
     asio::steady_timer pause;
 };
 
-// Looks four times within `silence_ms` for connections where nothing is acknowledged.
+// Looks four times within `silence_ms` for connections whose data is not acknowledged.
 struct watch final : worker {
     watch(asio::io_context &io, engine &of) : of(of), timer(io) {}
     void out_of_memory() override;
@@ -36,7 +35,7 @@ struct watch final : worker {
 
 class engine final : public exchange, public reception {
 public:
-    // Throws std::invalid_argument where limits or certificates cannot be used.
+    // Throws std::invalid_argument if limits or certificates cannot be used.
     engine(const settings &set, const moorage_wire_limits &limits)
         : silence_(std::make_shared<watch>(desk_.io, *this)), beginnings_(limits) {
         check(limits);
@@ -76,7 +75,7 @@ public:
         if (woken_.exchange(true)) return;
         try {
             asio::post(desk_.io, [] {});
-        } catch (const std::bad_alloc &) {  // it sees `woken_` when it has slept
+        } catch (const std::bad_alloc &) {  // the poll sees `woken_` after its sleep
         }
     }
     void release(uint64_t message) {
@@ -91,7 +90,7 @@ public:
         if (const auto one = find(connection)) one->pace(bytes_per_s);
     }
 
-    // From sessions and dials.
+    // Calls from sessions and dials.
     void secured(session &one) override { one.listen_for_hello(); }
     void greeted(session &, const hello &) override;
     void failed(session &, int32_t reason, const std::string &words) override;
@@ -103,7 +102,7 @@ public:
     void gave_up(dial &, int32_t reason, std::string words) override;
     lookups &names() override { return names_; }
 
-    // From the lobby.
+    // Calls from the lobby.
     std::string refuses() override { return beginnings_.refuses(open_ + handshakes_.size()); }
     bool make_place() override;
     size_t under_way(const network &home) override {
@@ -120,10 +119,10 @@ public:
     }
 
 private:
-    // A handshake that has heard nothing for so long may give way to who waits for its place.
+    // A handshake that has received nothing for this time may give way to a waiting visitor.
     static constexpr std::chrono::milliseconds stall_time{100};
     static constexpr std::chrono::milliseconds turn_time{20};
-    // Visitors are cheaper than handshakes, so there may be more of them.
+    // Visitors are cheaper than handshakes, so there are 8 places for each of handshakes_max.
     static size_t places_of(const moorage_wire_limits &limits) {
         return std::min<size_t>(size_t{8} * limits.handshakes_max, 1024);
     }
@@ -165,7 +164,7 @@ private:
         network home;
         session *operator->() const { return with.get(); }
     };
-    std::vector<handshake> handshakes_;  // of others, under way
+    std::vector<handshake> handshakes_;  // incoming ones under way
     size_t open_ = 0;                    // connections and dials, without listeners
     wire::handshake_limits beginnings_;
     std::shared_ptr<lobby> lobby_;
@@ -268,9 +267,9 @@ inline void engine::close(uint64_t number, bool at_once) {
     }
 }
 
-// Does what can be done without waiting, with a bound: who connects without end keeps nobody from
-// being told, and a call of the host returns in time, whatever a handshake costs. True: there is
-// something to tell of.
+// Does all work that needs no waiting, within a bound. So endless connection attempts do not stop
+// events, and a call of the host returns in time, whatever a handshake costs. Returns true if there
+// is an event to report.
 inline bool engine::turn() {
     const auto end = std::chrono::steady_clock::now() + turn_time;
     for (int handlers = 0; handlers < 256 && desk_.io.poll_one() != 0; ++handlers)

@@ -1,11 +1,12 @@
-// frame.hpp - what stands on the socket: frames, the greeting and the goodbye.
+// frame.hpp - the bytes on the socket: frames, the greeting and the goodbye. For other
+// implementers.
 //
 //   frame     8 bytes of head, `length` bytes, zeros up to a multiple of 8
 //   head      u32 length | u8 kind | 3 bytes 0                 all numbers little-endian
 //   hello     "moorwire" | u16 version | u8 channel | 5 bytes 0 | u64 longest message it takes
 //   goodbye   u8 reason (wire.h) | words
 //
-// Who connects greets first; who accepts answers with its own greeting, or says goodbye.
+// The connecting side greets first. The accepting side answers with its own greeting or a goodbye.
 #pragma once
 
 #include <moorage/moorage.hpp>
@@ -32,7 +33,7 @@ struct head {
     frame kind;
 };
 
-inline constexpr uint64_t message_bytes_most = UINT32_MAX - 64;  // that a head can tell of
+inline constexpr uint64_t message_bytes_most = UINT32_MAX - 64;  // the most that a head can say
 
 constexpr uint64_t padding(uint64_t length) { return (8 - length % 8) % 8; }
 constexpr uint64_t frame_bytes(uint64_t length) { return head_bytes + length + padding(length); }
@@ -46,7 +47,7 @@ inline head_image written(const head &h) {
     return bytes;
 }
 
-// Nothing where the bytes are no head. Requires: head_bytes of them.
+// None if the bytes are no head. Requires: head_bytes of them.
 inline std::optional<head> read_head(const unsigned char *bytes) {
     head h{};
     for (int i = 0; i < 4; ++i) h.length |= uint32_t{bytes[i]} << 8 * i;
@@ -72,7 +73,7 @@ inline std::string written(const hello &h) {
     return bytes;
 }
 
-// Nothing where it is none; a version that is not ours is read all the same.
+// None if it is no hello. A hello of another version is read all the same.
 inline std::optional<hello> read_hello(std::span<const unsigned char> bytes) {
     if (bytes.size() < hello_bytes) return std::nullopt;
     if (std::memcmp(bytes.data(), magic.data(), magic.size()) != 0) return std::nullopt;
@@ -91,7 +92,7 @@ inline std::string written_goodbye(int32_t reason, std::string_view words) {
 
 struct goodbye {
     int32_t reason;
-    std::string words;  // only what can be printed
+    std::string words;  // printable characters only
 };
 inline goodbye read_goodbye(std::span<const unsigned char> bytes) {
     goodbye read{MOORAGE_WIRE_BY_PEER, ""};
@@ -105,7 +106,7 @@ inline goodbye read_goodbye(std::span<const unsigned char> bytes) {
     return read;
 }
 
-// What bytes that are no frame might be, for people.
+// A guess for people at bytes that are no frame.
 inline const char *guess(std::span<const unsigned char> bytes) {
     const auto begins = [&](std::string_view text) {
         return bytes.size() >= text.size() &&

@@ -1,9 +1,9 @@
-// inbox.hpp - bytes as they arrive, cut into frames, and the memory that messages are lent from.
+// inbox.hpp - cuts arriving bytes into frames, and owns the memory that messages are lent from.
 //
-// Bytes are read into blocks of 64 KiB. A message that lies whole in a block is lent where it is;
-// a longer one gets memory of its own, into which the rest of it is read. Only a message that
-// crosses the end of a block is copied, up to there. Memory counts as held from when it is no
-// longer the block being read into until every message in it was released.
+// Bytes are read into blocks of 64 KiB. A message that lies completely in a block is lent where it
+// is. A longer message gets memory of its own, and its rest is read into that. Only a message that
+// crosses the end of a block is copied, up to the end. Memory counts as held once it is no longer
+// the block being read into, until every message in it was released.
 #pragma once
 
 #include <cstdlib>
@@ -18,16 +18,16 @@ namespace tcp_wire {
 
 inline constexpr size_t block_bytes = 64 << 10;
 inline constexpr size_t moved_bytes_max = 16 << 10;  // longer frames get memory of their own
-inline constexpr size_t room_bytes_min = 4 << 10;    // a read into less is not worth the call
+inline constexpr size_t room_bytes_min = 4 << 10;    // a smaller read is not worth the call
 
 class inbox;
 
-// Memory that messages lie in; it outlives the connection until its last message is released.
+// Memory with messages. It outlives the connection until its last message is released.
 struct block {
-    inbox *owner;  // null: the connection is gone
+    inbox *owner;  // null: the connection has ended
     uint64_t bytes;
     uint32_t lent = 0;
-    bool filling = true;  // being read into
+    bool filling = true;  // the inbox reads into it
     unsigned char *data;
 };
 
@@ -62,7 +62,7 @@ public:
     }
 
     enum class state { open, full, no_memory };
-    // Where the next bytes go; empty where what is held has to be released first, or memory is out.
+    // Where the next bytes go. Empty if held memory must be released first, or there is no memory.
     std::span<unsigned char> room() {
         state_ = state::open;
         if (long_) return {long_->data + long_end_, long_need_ - long_end_};
@@ -77,8 +77,8 @@ public:
     }
     state why() const { return state_; }
 
-    // `bytes` were read into the room. `take(arrived)` is called for each whole frame and says
-    // whether to go on; `allow(head)` says whether a frame may be that long.
+    // Call after `bytes` were read into the room. Calls `take(arrived)` for each whole frame; it
+    // returns whether to continue. `allow(head)` returns whether a frame may be that long.
     enum class verdict { fine, no_frame, too_long, stopped };
     template <class Allow, class Take>
     verdict got(size_t bytes, Allow &&allow, Take &&take) {
@@ -91,14 +91,14 @@ public:
         return cut(allow, take);
     }
 
-    // The bytes that no frame could be made of.
+    // The bytes that are no frame.
     std::span<const unsigned char> rest() const {
         if (!reading_) return {};
         return {reading_->data + begin_, end_ - begin_};
     }
     uint64_t held_bytes() const { return held_bytes_; }
 
-    // A message in `of` was released. True: memory is free that a full inbox waits for.
+    // A message in `of` was released. Returns true if memory that a full inbox waits for is free.
     static bool release(block *of) {
         if (--of->lent > 0 || of->filling) return false;
         inbox *owner = of->owner;
@@ -131,12 +131,12 @@ private:
         block *const done = std::exchange(long_, nullptr);
         const arrived one{*read_head(done->data), {}, done};
         done->filling = false;
-        ++done->lent;  // until it is known whether somebody takes it
+        ++done->lent;  // until it is known whether `take` keeps it
         const std::unique_ptr<block, bool (*)(block *)> until(done, release);
         const bool on = take(arrived{one.h, {done->data + head_bytes, one.h.length}, done});
         return on ? verdict::fine : verdict::stopped;
     }
-    // Memory for `bytes` more, within the bound; a single piece always has room.
+    // Whether `bytes` more fit within the bound. A single piece always fits.
     bool allowed(uint64_t bytes) {
         if (held_bytes_ == 0 || held_bytes_ + bytes <= bytes_max_) return true;
         state_ = state::full;
@@ -152,10 +152,10 @@ private:
         long_ = made, long_need_ = need_;
         hold(made);
         need_ = 0;
-        end_ = begin_;  // what was copied is not here any more
+        end_ = begin_;  // the copied bytes have moved
         return true;
     }
-    // A block with what is left of the current one at its begin: the same, if nobody uses it.
+    // A block with the rest of the current one at its start. The same block, if no message uses it.
     bool fresh_block() {
         const size_t kept = reading_ ? end_ - begin_ : 0;
         if (reading_ && reading_->lent == 0) {
@@ -172,7 +172,7 @@ private:
         begin_ = 0, end_ = kept, need_ = 0;
         return true;
     }
-    // So that `hold` takes no memory.
+    // So `hold` needs no memory.
     void room_to_hold() {
         if (held_.size() == held_.capacity()) held_.reserve(2 * held_.size() + 4);
     }
@@ -186,7 +186,7 @@ private:
             if (slot == one) slot = held_.back();
         held_.pop_back();
     }
-    // The connection ends: what is lent stays.
+    // The connection ends; lent messages stay.
     void leave(block *one) {
         one->filling = false;
         if (one->lent > 0) {
@@ -206,8 +206,8 @@ private:
     uint64_t held_bytes_ = 0;
     std::vector<block *> held_;  // not being read into, or long
     block *reading_ = nullptr;
-    size_t begin_ = 0, end_ = 0;  // of `reading_`: bytes that are not cut yet
-    uint64_t need_ = 0;           // of the frame at `begin_`, where the block is too short for it
+    size_t begin_ = 0, end_ = 0;  // in `reading_`: bytes that are not cut yet
+    uint64_t need_ = 0;           // for the frame at `begin_`, if the block is too short for it
     block *long_ = nullptr;
     uint64_t long_end_ = 0, long_need_ = 0;
     state state_ = state::open;

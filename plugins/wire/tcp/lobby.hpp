@@ -1,11 +1,12 @@
-// lobby.hpp - who has connected and is no handshake yet: it costs a socket and an entry here.
+// lobby.hpp - peers that have connected but have no handshake: each costs a socket and an entry.
 //
 //   lobby_->enter(socket, listener) -> its first byte -> reception::receive, when there is a place
 //
-// Who says nothing gives way to who comes, the oldest of the network that has most of them first.
-// So silent sockets keep nobody out, however many there are. Who has spoken waits for a place among
-// the handshakes and for its share of handshakes_per_s; the network with fewest under way is first.
-// An IPv4 address is a network of its own, of IPv6 the first 64 bits are.
+// A silent visitor gives way to a new one: first the network with most silent visitors, then its
+// oldest. So silent sockets keep no visitor out, however many there are. A visitor that has sent a
+// byte waits for a place among the handshakes and for its share of handshakes_per_s. The network
+// with fewest handshakes under way is first. An IPv4 address is its own network. IPv6 networks are
+// the first 64 bits.
 #pragma once
 
 #include <sys/socket.h>
@@ -55,30 +56,30 @@ struct visitor final : worker, std::enable_shared_from_this<visitor> {
     bool spoke = false;
 };
 
-// What the engine does for visitors.
+// The services of the engine for visitors.
 class reception {
 public:
     virtual ~reception() = default;
-    // Why no handshake may begin as long as the connections there are stay; empty: one may.
+    // Why no handshake may begin while the current connections stay; empty: one may.
     virtual std::string refuses() = 0;
-    // Whether there is a place among the handshakes, perhaps as one that has stalled gives way.
+    // Whether the handshakes have a place. A stalled one may give way.
     virtual bool make_place() = 0;
     virtual size_t under_way(const network &of) = 0;
-    // Begins the handshake of a visitor, who is no longer in the lobby afterwards.
+    // Begins the handshake of a visitor, who then has left the lobby.
     virtual void receive(visitor &who) = 0;
     virtual void turned_away(visitor &who, int32_t reason, std::string words) = 0;
 };
 
 class lobby final : public worker, public std::enable_shared_from_this<lobby> {
 public:
-    // All borrowed. `places`: of visitors, at least 1.
+    // All are borrowed. `places`: for visitors, at least 1.
     lobby(desk &with, reception &by, wire::handshake_limits &beginnings, size_t places)
         : desk_(with), reception_(by), beginnings_(beginnings), places_(places), tick_(with.io) {}
 
     void enter(tcp::socket &&socket, uint64_t listener) {
         const auto who = std::make_shared<visitor>(*this, std::move(socket), listener);
         if (waiting_.size() >= places_ && !make_room(*who)) return;
-        counts &of = counts_[who->home];  // both may find no memory, before anything has changed
+        counts &of = counts_[who->home];  // both may find no memory, but nothing has changed yet
         waiting_.push_back(who);
         ++of.all, ++of.silent;
         desk_.short_of_memory.guard(who, [&] { listen_to(*who); });
@@ -86,21 +87,21 @@ public:
             if (!waiting_.empty() && !ticking_) tick();
         });
     }
-    // Somebody silent gives its descriptor back. False: nobody is there.
+    // A silent visitor gives its descriptor back. Returns false if there is none.
     bool give_way() {
         const auto who = oldest_silent();
         if (who) send_away(*who, MOORAGE_WIRE_TOO_MANY, "no file descriptor is left for it");
         return who != nullptr;
     }
     void send_away(visitor &who, int32_t reason, const std::string &words) {
-        const auto kept = who.shared_from_this();  // nobody else may hold it
+        const auto kept = who.shared_from_this();  // the lobby may hold the only reference
         leave(who);
         desk_.short_of_memory.guard(kept, [&] {
             reception_.turned_away(who, reason, words);
             say_goodbye(who.socket, reason, words);
         });
     }
-    // The instance ends.
+    // Called when the instance ends.
     void close() {
         tick_.cancel();
         failure ignored;
@@ -128,8 +129,8 @@ private:
         if (--of->second.all == 0) counts_.erase(of);
         waiting_.erase(at);
     }
-    // Without a session: what the peer said is read, as a socket that closes upon unread bytes
-    // takes back what it has sent.
+    // Without a session. Reads what the peer sent: a socket that closes with unread bytes takes
+    // back what it has sent.
     void say_goodbye(tcp::socket &socket, int32_t reason, const std::string &words) {
         if (!socket.is_open()) return;
         failure ignored;
@@ -154,7 +155,7 @@ private:
             if (!who->spoke && who->home == home) return who;
         return nullptr;
     }
-    // False: all have spoken, and it is the newcomer who was turned away.
+    // Returns false if all visitors have spoken. The newcomer was then turned away.
     bool make_room(visitor &newcomer) {
         const std::string most = std::to_string(places_);
         if (const auto silent = oldest_silent()) {
@@ -181,7 +182,7 @@ private:
         send_away(**latest, MOORAGE_WIRE_TOO_MANY, full);
         return true;
     }
-    // Looks for its first byte, without taking it.
+    // Waits for the visitor's first byte, without taking it.
     void listen_to(visitor &who) {
         unsigned char first;
         const ssize_t got = ::recv(who.socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -203,7 +204,7 @@ private:
         --counts_[who.home].silent;
         admit();
     }
-    // Handshakes begin as far as there are places and turns.
+    // Begins handshakes while there are places and turns.
     void admit() {
         for (auto next = first_in_turn(); next; next = first_in_turn()) {
             if (const std::string why = reception_.refuses(); !why.empty()) {
@@ -254,8 +255,8 @@ private:
     reception &reception_;
     wire::handshake_limits &beginnings_;
     const size_t places_;
-    std::vector<std::shared_ptr<visitor>> waiting_;  // in the order in which they came
-    std::map<network, counts> counts_;               // of those
+    std::vector<std::shared_ptr<visitor>> waiting_;  // in order of arrival
+    std::map<network, counts> counts_;               // counts of these
     asio::steady_timer tick_;
     bool ticking_ = false;
 };

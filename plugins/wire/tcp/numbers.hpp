@@ -1,4 +1,4 @@
-// numbers.hpp - things by numbers that are never used twice: place in a table, and which use of it.
+// numbers.hpp - objects by numbers that are never used twice: table index, and use of that index.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tcp_wire {
 template <class Thing, uint64_t Kind>
 class numbered {
 public:
-    // Memory for one more, so that the next `add` takes none; neither does `remove`.
+    // Reserves memory for one more. The next `add` then needs none; `remove` never does.
     void reserve() {
         if (!free_.empty()) return;
         if (slots_.size() == slots_.capacity()) slots_.reserve(2 * slots_.size() + 8);
@@ -28,7 +28,7 @@ public:
         ++count_;
         return number(at);
     }
-    // Null where the number is not of a thing that is there.
+    // Null if no object has the number.
     Thing *find(uint64_t of) {
         const uint64_t at = of & place_mask;
         if (at >= slots_.size() || !slots_[at].used || number(static_cast<uint32_t>(at)) != of)

@@ -1,4 +1,4 @@
-// outbox.hpp - frames that wait to be written, and what of them the host has lent.
+// outbox.hpp - frames that wait to be written, and the parts that the host has lent.
 #pragma once
 
 #include <sys/uio.h>
@@ -17,7 +17,7 @@ inline iovec part_of(const void *data, size_t bytes) { return {const_cast<void *
 
 class outbox {
 public:
-    // A message of the host, of which `written` bytes of the frame have gone already.
+    // A message of the host. `written` bytes of its frame are already sent.
     void add(const head_image &h, std::span<const moorage_wire_part> parts, uint64_t length,
              uint64_t user, uint64_t written) {
         item &one = items_.emplace_back();
@@ -47,7 +47,8 @@ public:
     uint64_t bytes() const { return bytes_; }
     uint64_t messages() const { return messages_; }
 
-    // Writes what the stream takes; `sent(user)` for each message whose bytes are the host's again.
+    // Writes what the stream takes. Calls `sent(user)` for each message whose bytes the host owns
+    // again.
     template <class Sent>
     progress write(stream &to, Sent &&sent) {
         while (!items_.empty()) {
@@ -62,7 +63,7 @@ public:
         }
         return to.flush();
     }
-    // Everything is given up.
+    // Drops everything.
     void clear() {
         items_.clear();
         bytes_ = messages_ = 0;
@@ -75,7 +76,7 @@ private:
         head_image h{};
         std::string own;
         std::vector<iovec> parts;
-        size_t next = 0;  // first part that has not gone whole
+        size_t next = 0;  // first part that is not completely sent
     };
     template <class Sent>
     void took(uint64_t bytes, Sent &&sent) {

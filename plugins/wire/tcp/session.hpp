@@ -2,9 +2,9 @@
 //
 //   securing -> greeting -> open -> finishing (close) -> over
 //
-// The keeper hears of it until it is open: a dial, which began it, or a listener, which accepted
-// it. Everything runs on the thread that polls, so a session needs no locks: its strand is that
-// thread. A handler holds the session until it has run.
+// The keeper gets its news until it is open. The keeper is the dial that began it, or the listener
+// that accepted it. Everything runs on the polling thread, so a session needs no locks: its strand
+// is that thread. A handler holds the session until it has run.
 #pragma once
 
 #include <boost/asio/post.hpp>
@@ -22,9 +22,9 @@ public:
     virtual ~keeper() = default;
     virtual void secured(session &) = 0;
     virtual void greeted(session &, const hello &) = 0;
-    // It came to nothing before it was open.
+    // It failed before it was open.
     virtual void failed(session &, int32_t reason, const std::string &words) = 0;
-    // It was open, or is at its end.
+    // It was open, or has ended.
     virtual void over(session &) = 0;
 };
 
@@ -47,12 +47,12 @@ public:
     const std::string &peer() const { return peer_; }
     const std::string &identity() const { return identity_; }
     bool secure() const { return stream_.secure(); }
-    // Agreed on TLS, and waits to be told to greet.
+    // TLS is agreed, and it waits for the call of greet.
     bool is_ready() const { return ready_ && state_ == state::securing; }
-    // When the peer last said something, or this began; until it is open.
+    // When the peer last sent something, or the session began. Valid until it is open.
     std::chrono::steady_clock::time_point heard() const { return heard_; }
 
-    // Agrees on TLS, where there is any. Ends by itself if it is not open in time.
+    // Agrees on TLS, if there is any. Ends by itself if it is not open in time.
     void begin(std::chrono::nanoseconds time) {
         timer_.expires_after(time);
         timer_.async_wait([self = shared_from_this()](failure stopped) {
@@ -61,7 +61,7 @@ public:
         });
         shake_hands();
     }
-    // Says who this is; the answer comes to the keeper.
+    // Sends the greeting. The keeper gets the answer.
     void greet(int32_t channel) {
         write_hello(channel);
         listen_for_hello();
@@ -75,7 +75,7 @@ public:
                                                 desk_.limits.message_bytes_max[channel]}));
         write();
     }
-    // From now on it has a number, and tells the host what happens.
+    // From now on it has a number and reports events to the host.
     void open(uint64_t number, uint64_t send_bytes_max, int32_t channel, keeper &by) {
         state_ = state::open;
         keeper_ = &by;
@@ -84,9 +84,9 @@ public:
         timer_.cancel();
     }
     uint64_t number() const { return number_; }
-    // The host does not know of it, and need not know of its end.
+    // The host does not know of it and gets no event of its end.
     void hush(bool so = true) { refused_ = so; }
-    // Everything that begins with this session; not what begins with its keeper.
+    // All work that begins with this session, not work that begins with its keeper.
     template <class Work>
     void guard(Work &&work) {
         desk_.short_of_memory.guard(shared_from_this(), work);
@@ -94,7 +94,7 @@ public:
     void out_of_memory() override { end(MOORAGE_WIRE_LOST, "no memory"); }
 
     uint32_t send(std::span<const moorage_wire_part> parts, uint64_t user, std::string &refused);
-    // Tells the peer why, if it can hear that, and ends. The keeper has been told.
+    // Tells the peer why, if it can receive that, and ends. The keeper was told.
     void refuse(int32_t reason, const std::string &words);
     // Before it is open: ends at once.
     void fail(int32_t reason, const std::string &words);
@@ -111,7 +111,7 @@ public:
         starved_ = false;
         read();
     }
-    // At once and without a word to anybody: the instance ends.
+    // At once and without an event: the instance ends.
     void drop() {
         state_ = state::over;
         failure ignored;
@@ -123,7 +123,7 @@ public:
 private:
     enum class state { securing, greeting, open, finishing, over };
 
-    // Nothing more is to be done, or not before its end was told.
+    // Nothing is left to do, or nothing before its end is reported.
     bool is_over() const { return state_ == state::over || short_of_memory(); }
     void shake_hands();
     bool write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &gone);
@@ -159,16 +159,16 @@ private:
     inbox inbox_;
     outbox outbox_;
     asio::steady_timer timer_;
-    keeper *keeper_;  // null: it has come to nothing
+    keeper *keeper_;  // null: the session has failed
     silence_watch silence_;
     std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
     std::string peer_, identity_;
     state state_ = state::securing;
     uint64_t number_ = 0, send_bytes_max_ = 0, receive_bytes_max_ = 0;
     bool waits_to_read_ = false, waits_to_write_ = false;
-    bool starved_ = false, full_ = false, deaf_ = false;  // deaf: the peer takes nothing any more
+    bool starved_ = false, full_ = false, deaf_ = false;  // deaf: the peer takes no more data
     bool ready_ = false;
-    bool refused_ = false;  // nobody is to be told of its end
+    bool refused_ = false;  // its end is not reported
 };
 
 }  // namespace tcp_wire

@@ -46,7 +46,7 @@ inline void session::shake_hands() {
     }
 }
 
-// Reads until there is nothing, or others have waited long enough.
+// Reads until nothing is left, or until other sessions have waited long enough.
 inline void session::read() {
     if (state_ == state::finishing) return discard();
     for (int turns = 0; turns < 8; ++turns)
@@ -61,7 +61,7 @@ inline void session::read_later() {
     });
 }
 
-// One read; false: there is nothing more to read now.
+// One read. Returns false if there is nothing more to read now.
 inline bool session::read_some() {
     if (state_ == state::over) return false;
     const std::span<unsigned char> room = inbox_.room();
@@ -92,7 +92,7 @@ inline bool session::allowed(const head &h) const {
     return h.kind == frame::message && h.length > 0 && h.length <= receive_bytes_max_;
 }
 
-// A whole frame; false: no more of them is to be looked at.
+// Handles a whole frame. Returns false if no further frame should be looked at.
 inline bool session::take(const arrived &one) {
     if (one.h.kind == frame::goodbye) {
         const goodbye said = read_goodbye(one.payload);
@@ -139,7 +139,7 @@ inline void session::misread(inbox::verdict what) {
                                    std::to_string(receive_bytes_max_) + " are taken");
 }
 
-// Nothing more can be read.
+// No more can be read.
 inline void session::lost(const progress &how) {
     const bool began = state_ == state::greeting;
     const char *const ended =
@@ -155,9 +155,9 @@ inline void session::write() {
     const progress made = outbox_.write(stream_, [this](uint64_t user) { sent(user); });
     tell_of_room();
     if (made.what == moved::wants_write) return wait_to_write();
-    if (made.what == moved::wants_read) return;  // which it does anyway
+    if (made.what == moved::wants_read) return;  // the session reads anyway
     if (made.what != moved::done) {
-        // What the peer said before may still be there to be read, and then its end.
+        // Earlier messages of the peer may still wait to be read, and then its end.
         deaf_ = true;
         if (state_ == state::finishing) return end(made.reason, made.words);
         return starved_ ? void() : wait_to_read();
@@ -217,7 +217,7 @@ inline uint32_t session::send(std::span<const moorage_wire_part> parts, uint64_t
     return MOORAGE_WIRE_TAKEN;
 }
 
-// False: the connection is broken, and its end will be told of.
+// Returns false if the connection is broken. Its end is reported later.
 inline bool session::write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &gone) {
     while (gone < whole) {
         const progress made = stream_.write(parts);
@@ -241,7 +241,7 @@ inline bool session::write_at_once(std::span<iovec> parts, uint64_t whole, uint6
     return true;
 }
 
-// It comes to nothing, which is told now; what is left of it is nobody's.
+// Tells the keeper that the session failed. The rest of the session belongs to no one.
 inline void session::leave_keeper(int32_t reason, const std::string &words) {
     refused_ = true;
     if (keeper_) keeper_->failed(*this, reason, words);
@@ -258,8 +258,8 @@ inline void session::refuse(int32_t reason, const std::string &words) {
 inline void session::fail(int32_t reason, const std::string &words) {
     if (state_ == state::over) return;
     leave_keeper(reason, words);
-    // An alert of TLS that says why may be on its way: it is lost if the socket closes upon bytes
-    // that nobody read.
+    // A TLS alert with the reason may be on its way. It is lost if the socket closes with unread
+    // bytes.
     linger(std::chrono::seconds(1));
 }
 
@@ -270,7 +270,7 @@ inline void session::close(bool at_once) {
     linger(duration_of(desk_.limits.close_ns));
 }
 
-// Writes what is queued, shuts, and waits for the peer to do so too: a socket that closes upon
+// Writes what is queued, shuts down, and waits for the peer to do so too. A socket that closes with
 // unread bytes takes back what it has sent.
 inline void session::linger(std::chrono::nanoseconds time) {
     state_ = state::finishing;
@@ -295,7 +295,7 @@ inline void session::discard() {
     if (state_ == state::finishing) read_later();
 }
 
-// The end of a session, told to whom it concerns.
+// Ends the session and reports it.
 inline void session::end(int32_t reason, std::string words) {
     if (state_ == state::over) return;
     const auto self = shared_from_this();

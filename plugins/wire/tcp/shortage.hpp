@@ -1,8 +1,8 @@
-// shortage.hpp - what becomes of a connection, dial or listener that finds no memory.
+// shortage.hpp - handles connections, dials and listeners that find no memory.
 //
-// Every wait, event and text takes memory, and none of those calls may throw to the host. Whoever
-// finds none is listed here, which takes none, and `out_of_memory` is called at each turn until it
-// gets through: that connection is lost, a listener listens again, all others go on.
+// Every wait, event and text needs memory, and no call may throw to the host. An object without
+// memory is listed here, which needs none. `out_of_memory` is called at each turn until it
+// succeeds. Then that connection is lost, or that listener listens again. All others go on.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@ namespace tcp_wire {
 class worker {
 public:
     virtual ~worker() = default;
-    // Ends what this is and tells of it, or begins anew. Called again where it throws bad_alloc.
+    // Ends the object and reports it, or begins again. Called again if it throws bad_alloc.
     virtual void out_of_memory() = 0;
-    // Listed: half of something is done, and nothing more may be.
+    // Listed: something is half done, and nothing more may be done.
     bool short_of_memory() const { return listed_; }
 
 private:
@@ -27,8 +27,8 @@ private:
 
 class shortage {
 public:
-    // Does `work` of `whose`. Whoever calls for another from within `work` needs no guard of its
-    // own: what is thrown is whose work it is.
+    // Does `work` of `whose`. Calls for another object from within `work` need no guard of their
+    // own: an exception counts for the object whose work it is.
     template <class Work>
     void guard(const std::shared_ptr<worker> &whose, Work &&work) {
         try {

@@ -1,14 +1,14 @@
-// silence.hpp - whether the other end still acknowledges, by looking every now and then.
+// silence.hpp - whether the other end still acknowledges data, by regular looks.
 //
-// TCP_USER_TIMEOUT would not do: it ends connections whose receiver holds its window shut, which is
-// how a full inbox keeps its sender back (Linux 6.18: after 2.5 s with 2 s).
+// TCP_USER_TIMEOUT does not fit. It ends connections whose receiver keeps its window shut, and a
+// full inbox holds its sender back in this way (Linux 6.18: after 2.5 s with 2 s).
 #pragma once
 
 #include <cstdint>
 
 namespace tcp_wire {
 
-// What the kernel says of a socket (TCP_INFO).
+// The kernel's state of a socket (TCP_INFO).
 struct acknowledgements {
     uint32_t unacked;      // segments under way
     uint32_t last_ack_ms;  // since the last acknowledgement
@@ -19,8 +19,8 @@ class silence_watch {
 public:
     static constexpr uint32_t looks_max = 4;
 
-    // True: what is under way was not acknowledged between this look and four before it, or as many
-    // probes have no answer. What begins right before a look is not held against the peer.
+    // Returns true if data under way was not acknowledged between this look and four before it, or
+    // if as many probes have no answer. Data sent right before a look does not count.
     bool silent(const acknowledgements &now, uint64_t now_ms) {
         const bool waits = waited_ && now.unacked > 0 && now.last_ack_ms >= now_ms - looked_ms_ &&
                            now_ms > looked_ms_;

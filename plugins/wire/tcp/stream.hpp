@@ -26,9 +26,9 @@ public:
     stream(int socket, const tls_context &with, bool client)
         : socket_(socket), tls_(std::make_unique<tls_session>(socket, with, client)) {}
 
-    // Until `done`; in the clear there is nothing to agree on.
+    // Call until `done`. In the clear there is nothing to agree on.
     progress handshake() { return tls_ ? tls_->handshake() : progress{moved::done, 0, {}, 0}; }
-    // Who the peer has proved to be; in the clear nobody.
+    // The proved identity of the peer; in the clear "".
     std::string identity() const { return tls_ ? tls_->identity() : std::string(); }
     bool secure() const { return tls_ != nullptr; }
 
@@ -41,7 +41,7 @@ public:
             if (errno != EINTR) return blocked_or(errno, moved::wants_read);
         }
     }
-    // How many of the bytes were taken; taken ones may still have to be flushed.
+    // Returns how many bytes were taken. Taken bytes may still need a flush.
     progress write(std::span<const iovec> parts) {
         if (tls_) return tls_->write(parts);
         msghdr message{};
@@ -55,9 +55,9 @@ public:
     }
     progress flush() { return tls_ ? tls_->flush() : progress{moved::done, 0, {}, 0}; }
     bool flushed() const { return !tls_ || tls_->flushed(); }
-    // Bytes that were read from the socket and not asked for yet: no event tells of them.
+    // Bytes that were read from the socket but not asked for yet. No event reports them.
     bool has_pending() const { return tls_ && tls_->has_pending(); }
-    // No more is written; the peer sees the end.
+    // Ends writing; the peer sees the end.
     void finish() {
         if (tls_) tls_->finish();
         ::shutdown(socket_, SHUT_WR);
@@ -73,12 +73,12 @@ private:
     std::unique_ptr<tls_session> tls_;
 };
 
-// Options that a refusal of would not keep a connection from working: nothing is reported.
+// A connection works without these options, so a refusal is not reported.
 inline void set_option(int socket, int level, int name, int value) {
     ::setsockopt(socket, level, name, &value, sizeof(value));
 }
 
-// Small frames leave at once, and an idle connection finds out that the other end is gone.
+// Small frames leave at once. An idle connection notices that the other end is gone.
 inline void set_options(int socket, uint64_t silence_ms) {
     set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -94,7 +94,7 @@ inline void set_pace(int socket, uint64_t bytes_per_s) {
     ::setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }
 
-// Nothing where the kernel does not tell.
+// None if the kernel does not tell.
 inline std::optional<acknowledgements> look_at(int socket) {
     tcp_info now{};
     socklen_t bytes = sizeof(now);

@@ -1,20 +1,23 @@
-// tcp.cpp - wire policy: messages over TCP, in the clear or through TLS 1.3 with certificates on
-// both sides.
+// tcp.cpp - wire policy: messages over TCP, in the clear or through TLS 1.3 with certificates.
 //
-// Idea: a connection of the host is a socket of its own, so calls never wait behind bulk; a message
-// leaves in one gather write, from the host's memory, within `send` if the kernel takes it; it is
+// Idea: each connection of the host is its own socket, so calls never wait behind bulk. A message
+// leaves in one gather write from the host's memory, within `send` if the kernel takes it. It is
 // received into memory that is lent to the host as it is. With TLS a message is copied once, into
-// records of up to 16 KiB. The thread that polls does everything (only names are looked up on
-// others), so nothing is locked; before it sleeps it looks at the sockets for `poll_us`.
-// Several addresses of a peer are tried 25 ms apart; the first that is who it should be is taken.
+// records of up to 16 KiB. The polling thread does everything, so nothing is locked. Only names are
+// looked up on other threads. Before it sleeps, the thread looks at the sockets for `poll_us`.
+// Several addresses of a peer are tried 25 ms apart. The first one that proves the right identity
+// is taken.
 //
-// Death: the end of a stream without a goodbye, a reset, keepalive on idle connections, and data
-// that is not acknowledged for `silence_ms`. A peer that is stopped still acknowledges: heartbeats
-// are the host's. Memory of a connection beside the limits: 128 KiB, with TLS 50 more.
+// Death of a peer: the end of a stream without a goodbye, a reset, keepalive on idle connections,
+// or data that is not acknowledged for `silence_ms`. A stopped peer still acknowledges; the host
+// sends heartbeats. Memory of a connection beside the limits: 128 KiB, with TLS 50 more.
 //
-// Parameters: security ("none" stays on loopback unless open_network says otherwise, too),
-// certificate, key, ca (files, PEM), poll_us, silence_ms. Source: RFC 9293, RFC 8446.
-// Cost of a call: send and poll one system call each for a small message.
+// Parameters: security ("none" stays on loopback, unless open_network allows more), certificate,
+// key, ca (files, PEM), poll_us, silence_ms. Source: RFC 9293, RFC 8446. Cost of a call: one system
+// call each for send and poll of a small message.
+//
+// Reading order: session.hpp (one socket), engine.hpp (an instance), lobby.hpp and accepting.inl
+// (incoming connections), dial.hpp (from addresses to a session).
 
 #include <string>
 #include <utility>

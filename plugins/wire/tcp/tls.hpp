@@ -1,8 +1,8 @@
 // tls.hpp - TLS 1.3 with certificates on both sides, over a socket that does not wait.
 //
-// A peer is who its certificate's first DNS name (subjectAltName) says, if the authority in `ca`
-// vouches for it; the authorities of the system count for nothing. There are no session tickets:
-// every connection is checked anew. Nothing of keys or certificates goes into a text.
+// The identity of a peer is its certificate's first DNS name (subjectAltName), if the authority in
+// `ca` vouches for it. The authorities of the system do not count. There are no session tickets:
+// every connection is checked anew. No text contains anything of keys or certificates.
 #pragma once
 
 #include <moorage/moorage.hpp>
@@ -30,7 +30,7 @@
 namespace tcp_wire {
 
 enum class moved { done, wants_read, wants_write, ended, failed };
-// What a read, write or handshake came to. `reason` is wire.h's, with `words`, where it failed.
+// The result of a read, write or handshake. After a failure `reason` is wire.h's, with `words`.
 struct progress {
     moved what;
     size_t bytes;
@@ -38,7 +38,7 @@ struct progress {
     int32_t reason;
 };
 
-// The socket as OpenSSL sees it: its own would raise SIGPIPE where a peer is gone.
+// A socket for OpenSSL. OpenSSL's own would raise SIGPIPE if the peer is gone.
 namespace quiet_socket {
 inline int descriptor(BIO *of) {
     return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(of)));
@@ -79,8 +79,7 @@ inline BIO *make(int socket) {
 
 class tls_context {
 public:
-    // Reads the files, of which `revoked` may be empty; throws std::invalid_argument with the
-    // file's name.
+    // Reads the files. `revoked` may be empty. Throws std::invalid_argument with the file's name.
     tls_context(const std::string &certificate, const std::string &key, const std::string &ca,
                 const std::string &revoked)
         : context_(boost::asio::ssl::context::tlsv13) {
@@ -109,7 +108,7 @@ public:
     SSL_CTX *raw() const { return const_cast<tls_context *>(this)->context_.native_handle(); }
 
 private:
-    // Whoever the authority has revoked is refused, and everybody once the list is out of date.
+    // Refuses peers that the authority has revoked, and every peer once the list is out of date.
     void take_revoked(const std::string &file) {
         const std::unique_ptr<BIO, decltype(&BIO_free)> in(BIO_new_file(file.c_str(), "r"),
                                                            BIO_free);
@@ -123,7 +122,7 @@ private:
         X509_STORE_add_crl(of, list.get());
         X509_STORE_set_flags(of, X509_V_FLAG_CRL_CHECK);
     }
-    // What OpenSSL has no words for is a file that cannot be read.
+    // If OpenSSL has no words, the file cannot be read.
     static std::string reason(const std::string &file, unsigned long code) {
         if (::access(file.c_str(), R_OK) != 0) return std::strerror(errno);
         const char *said = ERR_reason_error_string(code);
@@ -156,7 +155,7 @@ public:
         if (answer == 1) return {moved::done, got, {}, 0};
         return stopped(answer);
     }
-    // Copies up to a record and sends it: two writes would be two records.
+    // Copies up to one record and sends it, because two writes would be two records.
     progress write(std::span<const iovec> parts) {
         if (!flushed()) {
             if (progress first = flush(); first.what != moved::done) return first;
@@ -187,14 +186,14 @@ public:
         return {moved::done, 0, {}, 0};
     }
     bool has_pending() const { return SSL_has_pending(ssl_.get()) == 1; }
-    // Says goodbye to the peer's TLS; its answer is not waited for.
+    // Says goodbye to the peer's TLS and does not wait for its answer.
     void finish() {
         ERR_clear_error();
         if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
         ERR_clear_error();
     }
 
-    // The first DNS name of the peer's certificate; "" where it has none that could be an identity.
+    // The first DNS name of the peer's certificate; "" if no name could be an identity.
     std::string identity() const {
         const std::unique_ptr<X509, decltype(&X509_free)> certificate(
             SSL_get1_peer_certificate(ssl_.get()), X509_free);
@@ -236,7 +235,7 @@ private:
                 return refused();
         }
     }
-    // An error of TLS itself: whose fault, in words.
+    // An error of TLS itself: the side at fault, in words.
     progress refused() {
         const unsigned long code = ERR_peek_last_error();
         ERR_clear_error();

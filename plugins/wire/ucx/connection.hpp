@@ -1,4 +1,4 @@
-// connection.hpp - one end of a connection: what waits to be sent, what came, how it ends.
+// connection.hpp - one end of a connection: what waits to be sent, what arrived, and its state.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -23,13 +23,13 @@ inline uint64_t now_ns() {
                                      .count());
 }
 
-// A message of the host that waits for its turn; its bytes are the host's.
+// A message of the host that waits for its turn. The host owns its bytes.
 struct waiting_message {
     std::vector<ucp_dt_iov> parts;
     uint64_t bytes = 0, user = 0;
 };
 
-// A message that came: UCX's memory or, where that lies badly, a copy.
+// A message that arrived: UCX's memory, or a copy if that is badly aligned.
 struct lent_message {
     void *of_ucx = nullptr;
     std::unique_ptr<uint64_t[]> copy;
@@ -41,16 +41,16 @@ struct lent_message {
 struct connection {
     enum class stand : uint8_t {
         dialing,   // hello is under way, or its answer
-        greeting,  // somebody connected, whose hello is awaited
+        greeting,  // a peer connected, and its hello is awaited
         open,
-        closing,   // what was taken goes out, then goodbye
+        closing,   // taken messages go out, then goodbye
         flushing,  // goodbye is under way, or its answer
         farewell,  // the other said goodbye, and the answer is under way
         dying      // its end point is being closed
     };
     uint64_t token = 0;
     stand stands = stand::dialing;
-    bool dialed = false, listed = false;  // listed: CONNECTED or ACCEPTED was told
+    bool dialed = false, listed = false;  // listed: CONNECTED or ACCEPTED was reported
     ucp_ep_h end_point = nullptr;
     void *closing = nullptr;  // the request, while dying
     int32_t channel = MOORAGE_WIRE_CALLS;
@@ -66,15 +66,15 @@ struct connection {
     uint64_t queued_bytes = 0, queued_messages = 0, under_way = 0;
     bool full = false;
 
-    // From it.
+    // From the other end.
     uint64_t awaited_place = 0, goodbye_place = MOORAGE_NEVER;
     uint64_t held_bytes = 0, owed_bytes = 0;
     std::map<uint64_t, uint64_t> early;  // lent messages by place
 
-    // How it ends, once it does.
+    // Its end, once it ends.
     int32_t reason = 0;
     std::string words;
-    bool quiet = false;  // no CLOSED: it was turned away
+    bool quiet = false;  // no CLOSED event: it was turned away
 };
 
 }  // namespace ucx_wire

@@ -1,6 +1,6 @@
 // engine.hpp - an open instance: one worker of UCX, its listeners and connections by number.
 //
-// Callbacks of UCX only note what has happened; step() acts on it, between two rounds of progress.
+// Callbacks of UCX only note what has happened. step() acts on it, between two rounds of progress.
 #pragma once
 
 #include <poll.h>
@@ -54,7 +54,7 @@ private:
         ucp_listener_h handle = nullptr;
         engine *of = nullptr;
     };
-    struct caller {  // somebody who connects
+    struct caller {  // a connecting peer
         uint64_t listener;
         ucp_conn_request_h request;
         std::string address;
@@ -97,13 +97,14 @@ private:
         });
     }
     connection &add();
-    // What a connection may hold: a message costs more than its bytes, and the longest shall fit.
+    // The most that a connection may hold. A message costs more than its bytes, and the longest
+    // must fit.
     uint64_t window_of(int32_t channel) const {
         return std::max(limits_.receive_bytes_max,
                         limits_.message_bytes_max[channel] + message_cost);
     }
-    // Released bytes that need not be granted yet, as a grant wakes the other for nothing else:
-    // even the longest message may be sent without them.
+    // Released bytes that need not be granted yet, because a grant wakes the other end for nothing
+    // else. Even the longest message may be sent without them.
     uint64_t owed_max(int32_t channel) const {
         return std::min(limits_.receive_bytes_max / 4,
                         window_of(channel) - limits_.message_bytes_max[channel] - message_cost);
@@ -146,7 +147,7 @@ private:
     std::vector<greeting> greetings_;
     std::vector<std::pair<ucp_ep_h, std::string>> failures_;
     std::deque<told> events_;
-    std::deque<told> shown_;  // whose texts the host may read
+    std::deque<told> shown_;  // the host may read their texts
     std::atomic<bool> woken_ = false;
     bool over_ = false;
 };

@@ -1,4 +1,4 @@
-// engine.inl - how an instance opens, what it sends, what it makes of what came.
+// engine.inl - how an instance opens, what it sends, and how it handles what arrives.
 #pragma once
 
 namespace ucx_wire {
@@ -158,7 +158,7 @@ inline uint64_t engine::connect(const moorage::wire_target &target) {
     return made.token;
 }
 
-// False: there is nobody left to try, and it ends.
+// Tries the next address. Returns false if none is left, and ends the connection.
 inline bool engine::dial_next(connection &at) {
     while (!at.more_places.empty()) {
         const place to = at.more_places.back();
@@ -200,7 +200,7 @@ inline ucs_status_t engine::arrived(void *self, const void *header, size_t heade
                                     size_t bytes, const ucp_am_recv_param_t *how) {
     engine &at = *static_cast<engine *>(self);
     head said;
-    // Who speaks otherwise is not told from an end that is gone: it gets no answer.
+    // Bytes of another protocol look like an end that is gone, so they get no answer.
     if (at.over_ || !read_head(header, header_bytes, said)) return UCS_OK;
     const bool long_one = (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
     if (said.kind == frame::hello || said.kind == frame::welcome) {
@@ -239,7 +239,8 @@ inline void engine::take_data(connection &at, const head &said, void *data, size
     lent_message one;
     one.bytes = bytes;
     one.connection = at.token;
-    // Kept where it lies if it lies well and UCX can spare it: not what is small.
+    // UCX's memory stays in use if its alignment is good and UCX can spare it, not for small
+    // messages.
     one.copy = std::make_unique_for_overwrite<uint64_t[]>((bytes + 7) / 8);
     std::memcpy(one.copy.get(), data, bytes);
     one.data = one.copy.get();
@@ -305,10 +306,10 @@ inline uint32_t engine::hand_over(connection &at, std::unique_ptr<sending> what,
     if (request == nullptr) return MOORAGE_WIRE_DONE;
     if (UCS_PTR_IS_ERR(request)) {
         failures_.emplace_back(at.end_point, ucx_.ucs_status_string(UCS_PTR_STATUS(request)));
-        return MOORAGE_WIRE_DONE;  // nobody reads it any more
+        return MOORAGE_WIRE_DONE;  // the other end reads no more
     }
     ++at.under_way;
-    (void)what.release();  // until sent()
+    (void)what.release();  // sent() takes it back
     return MOORAGE_WIRE_TAKEN;
 }
 
@@ -325,7 +326,7 @@ inline void engine::say(connection &at, frame kind, uint64_t value) {
     hand_over(at, std::move(what), kind == frame::hello);
 }
 
-// Whether the window has room for it; then it is on its way.
+// Sends the message if the window has room for it. Returns whether it did.
 inline bool engine::give(connection &at, waiting_message &what) {
     const uint64_t cost = what.bytes + message_cost;
     if (cost > at.window) return false;
@@ -420,7 +421,7 @@ inline void engine::grant(connection &at) {
 inline void engine::accept(const caller &who) {
     entry *const at = entries_.find(who.listener);
     auto *const open = at ? std::get_if<std::unique_ptr<listener>>(at) : nullptr;
-    if (!open) return;  // its requests went with it
+    if (!open) return;  // its requests ended with it
     const std::string why = who.trusted
                                 ? beginnings_.refuses(connections_ - handshakes_, handshakes_)
                                 : "it is in no network that trusted names";

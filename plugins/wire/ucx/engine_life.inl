@@ -1,4 +1,4 @@
-// engine_life.inl - how connections end, and the poll that moves everything.
+// engine_life.inl - how connections end, and the poll.
 #pragma once
 
 namespace ucx_wire {
@@ -24,7 +24,7 @@ inline void engine::close(uint64_t number, bool at_once) {
     }
     connection &at = *find(number);
     if (at.stands >= connection::stand::closing) return;
-    // Nothing more of it is told but that it is closed, and what was sent.
+    // Only SENT and CLOSED of the connection are still reported.
     std::erase_if(events_, [&](const told &news) {
         if (news.event.connection != number || news.event.kind != MOORAGE_WIRE_MESSAGE)
             return false;
@@ -100,7 +100,7 @@ inline void engine::watch(connection &at, uint64_t now) {
             at.stands = stand::flushing;
         }
     }
-    // Until the other has taken it, and says so.
+    // Waits until the other end has taken everything and says so.
     if (at.stands == stand::flushing && at.goodbye_place != MOORAGE_NEVER) begin_death(at);
     if (at.stands != stand::dying && now >= at.due_ns) {
         if (at.stands == stand::dialing)
@@ -114,7 +114,7 @@ inline void engine::watch(connection &at, uint64_t now) {
     if (at.closing && now < at.due_ns &&
         ucx_.ucp_request_check_status(at.closing) == UCS_INPROGRESS)
         return;
-    // One that UCX does not end in time (ucx#8738) is freed when it does.
+    // UCX may not end it in time (ucx#8738). It is then freed when UCX ends it.
     if (at.closing) ucx_.ucp_request_free(std::exchange(at.closing, nullptr));
     remove(at);
 }
@@ -151,7 +151,7 @@ inline uint64_t engine::due_ns() {
 }
 
 inline void engine::sleep(uint64_t until_ns) {
-    if (ucx_.ucp_worker_arm(worker_) != UCS_OK) return;  // there is something to do
+    if (ucx_.ucp_worker_arm(worker_) != UCS_OK) return;  // there is work to do
     const uint64_t now = now_ns(), due = std::min(until_ns, due_ns());
     constexpr uint64_t longest_ms = 60'000;
     const uint64_t ms = due <= now ? 0 : std::min((due - now) / 1'000'000 + 1, longest_ms);
@@ -166,8 +166,8 @@ inline uint32_t engine::poll(std::span<moorage_wire_event> out, uint64_t wait_ns
     const uint64_t begun = now_ns();
     const uint64_t end_ns = wait_ns > MOORAGE_NEVER - begun ? MOORAGE_NEVER : begun + wait_ns;
     for (bool first = true;; first = false) {
-        // No further than to something to tell: each round asks UCX's sockets, too, and what it has
-        // not brought is there at the next poll.
+        // Stops at the first event to report: each round also asks UCX's sockets. Later data is
+        // there at the next poll.
         for (int i = 0; i < 64 && ucx_.ucp_worker_progress(worker_) != 0 && events_.empty(); ++i) {
         }
         step();

@@ -1,15 +1,16 @@
-// frame.hpp - what two ucx wires say to each other: active message 21 with this header, for another
-// implementer.
+// frame.hpp - the messages between two ucx wires: active message 21 with this header. For other
+// implementers.
 //
-//   hello    whoever connected, with the flag that lets the other answer: token of its own end
-//   welcome  the answer: token of its end; both say what they take
+//   hello    from the connecting end, with the flag that lets the other answer: token of its own end
+//   welcome  the answer: token of its end; both state their limits
 //   data     a message of the host: its place in the order, from 0 on
 //   grant    so many bytes were released: as many more may be sent
 //   goodbye  no message has that place or a later one
 //
-// A token is the number by which an end finds its connection; every message but hello names the
-// receiver's. Data costs its bytes and 64 of what the other said it holds (held_bytes_max), until
-// they are granted again; a message that costs more than that may be sent when all is granted.
+// A token is the number by which an end finds its connection. Every message except hello names the
+// receiver's token. Data costs its bytes and 64 more, out of the amount that the other end holds
+// (held_bytes_max), until they are granted again. A message that costs more than that may be sent
+// when all is granted.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct head {
 };
 static_assert(sizeof(head) == 48);
 
-// Whether it is one; the length of what follows is the receiver's to judge.
+// Whether the bytes are a head. The receiver checks the length of what follows.
 inline bool read_head(const void *from, size_t bytes, head &out) {
     if (bytes != sizeof(head)) return false;
     std::memcpy(&out, from, sizeof(head));

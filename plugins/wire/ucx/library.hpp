@@ -1,7 +1,7 @@
 // library.hpp - UCX, loaded when the wire is opened and not with this library.
 //
-// When it is loaded UCX takes the process's handlers of SIGSEGV, SIGHUP and others for itself,
-// unless its environment says otherwise: so that is said first.
+// UCX takes the process's handlers of SIGSEGV, SIGHUP and others when it is loaded, unless its
+// environment forbids it. So the environment is set first.
 #pragma once
 
 #include <dlfcn.h>
@@ -28,18 +28,18 @@ struct library {
     UCX_WIRE_FUNCTIONS(UCX_WIRE_MEMBER)
 #undef UCX_WIRE_MEMBER
 
-    // What the environment says already stays. Throws std::runtime_error. It is never unloaded:
-    // UCX has threads of its own.
+    // Keeps the values that the environment already has. Throws std::runtime_error. UCX is never
+    // unloaded, because it has threads of its own.
     explicit library(unsigned keepalive_ms) {
         const std::string beat = std::to_string(keepalive_ms) + "ms";
         ::setenv("UCX_HANDLE_ERRORS", "none", 0);
         ::setenv("UCX_DEBUG_SIGNO", "0", 0);
         ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
-        // Death is noticed by UCX's keepalive, in which shared memory takes part if it is told to.
+        // UCX's keepalive notices the death of a peer. With this setting it includes shared memory.
         ::setenv("UCX_MM_ERROR_HANDLING", "y", 0);
         ::setenv("UCX_KEEPALIVE_INTERVAL", beat.c_str(), 0);
         ::setenv("UCX_TCP_CM_REUSEADDR", "y", 0);  // a node that comes back has its old address
-        ::setenv("UCX_LOG_LEVEL", "fatal", 0);     // what goes wrong is told of by events
+        ::setenv("UCX_LOG_LEVEL", "fatal", 0);     // events report errors instead
         void *const from = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (!from)
             throw std::runtime_error(std::string("ucx: ") + ::dlerror() + "; install libucx0");

@@ -1,4 +1,4 @@
-// network.hpp - addresses with numbers, and the networks that are trusted.
+// network.hpp - numeric addresses, and the networks that are trusted.
 #pragma once
 
 #include <arpa/inet.h>
@@ -65,7 +65,7 @@ inline std::string text_of(const sockaddr_storage &of) {
     return "[" + std::string(host) + "]:" + std::to_string(ntohs(at->sin6_port));
 }
 
-// Networks as "10.1.0.0/16, ::1/128".
+// A list of networks, such as "10.1.0.0/16, ::1/128".
 class trusted_networks {
 public:
     // Throws std::invalid_argument.

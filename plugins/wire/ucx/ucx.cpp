@@ -1,17 +1,17 @@
-// ucx.cpp - wire policy: messages through UCX: shared memory, TCP, RDMA where there is.
+// ucx.cpp - wire policy: messages through UCX: shared memory, TCP, RDMA if available.
 //
-// Idea: a message of the host is one active message, sent eagerly from the host's memory, ordered
-// by its place; a window of bytes that the receiver grants holds the sender back, as UCX itself
-// takes in whatever comes. One worker, driven by the thread that polls; before it sleeps it looks
-// for `poll_us`. Neither encryption nor identities: it listens, calls and is called within the
-// networks that `trusted` names, and nowhere else.
+// Idea: a message of the host is one active message. It is sent eagerly from the host's memory and
+// ordered by its place. UCX itself takes in whatever comes, so a window of bytes that the receiver
+// grants holds the sender back. The polling thread drives one worker. Before it sleeps, it looks
+// for events for `poll_us`. There is neither encryption nor identity. So it listens, calls and is
+// called only within the networks that `trusted` names.
 //
-// Death: an error of the end point, found by UCX's keepalive (silence_ms / 4 apart) also through
-// shared memory. A peer that is stopped is not noticed: heartbeats are the host's. Memory of a
+// Death of a peer: an error of the end point. UCX's keepalive finds it (silence_ms / 4 apart), also
+// through shared memory. A stopped peer is not noticed; the host sends heartbeats. Memory of a
 // connection beside the limits: what UCX keeps for an end point, some 100 KiB.
 //
 // Parameters: trusted (networks), transports (UCX_TLS: empty lets UCX choose; in network namespaces
-// of one machine say "tcp", else it finds shared memory), poll_us, silence_ms. Source: UCX 1.13.
+// of one machine use "tcp", else it finds shared memory), poll_us, silence_ms. Source: UCX 1.13.
 // Cost of a call: send copies up to some KiB; a received message is copied once.
 
 #include "../engine_wire.hpp"

@@ -1,6 +1,7 @@
-// calls.hpp - which functions of a C++ class the host calls, and the refusal of those it would not.
+// calls.hpp - the functions of a C++ class that the host calls; refuses functions it would not
+// call.
 //
-// Functions that make a class answer for a kind (all called as [step] unless said):
+// These functions make a class answer for a kind. All are called as [step] unless noted:
 //   observer   void observe(const step &)
 //   router     uint32_t select(const step &, route &)
 //   facts      uint32_t facts(std::span<moorage_fact>) [control], of any kind
@@ -23,11 +24,12 @@
 //              (std::invalid_argument: no plan exists, and why); optional:
 //              bool adopt(const moorage_move &) [control]; activate() and reset() may be left out
 //   wire       wire.hpp lists them; activate() and reset() may be left out
-// Every function is found by name and arguments. A member with the name of a call of the class's
-// own kinds, of observe, victims or plan, that would never be called - it takes other arguments,
-// returns something else, or is private - does not compile, as it would be passed over in silence.
-// Overloads and templates are fine as long as one of them fits. Helpers may bear the names of calls
-// of other kinds. A class is not final: its members would not be found this way.
+// A function is found by its name and its arguments. A member with the name of a call must fit that
+// call. This holds for calls of the class's own kinds, and for observe, victims and plan. A member
+// with other arguments, another result or private access would never be called, and nobody would
+// notice. So it does not compile. Overloads and templates are fine if one of them fits. Helpers may
+// have the names of other kinds' calls. A class must not be final: its members could not be found
+// this way.
 #pragma once
 
 #include <concepts>
@@ -154,9 +156,10 @@ concept has_params = requires {
     std::span<const param>(P::params);
 };
 
-// names_X: the class or one of its bases has a member X, whatever it is and whoever may see it. A
-// class that inherits another X beside it makes the name ambiguous, which is found out before
-// overloads and access matter. From a final class nothing inherits: module.hpp refuses it, once.
+// names_X: the class or one of its bases has a member X of any sort and access. The test: a class
+// inherits from it and from another class with a member X, which makes the name ambiguous. The
+// compiler finds this before overloads and access matter. No class can inherit from a final class;
+// module.hpp refuses it, once.
 #define MOORAGE_CALL(X)                                    \
     struct other_##X {                                     \
         int X;                                             \
@@ -202,7 +205,7 @@ MOORAGE_CALL(reset)
 MOORAGE_CALL(params)
 #undef MOORAGE_CALL
 
-// Fails to compile with the signature that is right, once for each member that does not fit.
+// Does not compile and shows the right signature, once for each member that does not fit.
 #define MOORAGE_CALL_FITS(X, FITS, SIGNATURE)                                       \
     static_assert((FITS) || !names_##X<P>, "member " #X                             \
                                            " would never be called: it has to be, " \
@@ -217,7 +220,7 @@ constexpr bool calls_of_any_kind_fit() {
     return true;
 }
 
-// The functions without which a class is not of their kind.
+// The functions that a class of the kind must have.
 template <class P>
 constexpr bool calls_that_make_a_kind_fit() {
     constexpr bool any = routes<P> || caches<P> || budgets<P> || prefetches<P> || dispatches<P> ||
@@ -229,7 +232,7 @@ constexpr bool calls_that_make_a_kind_fit() {
         "void plan(const moorage::step &, const moorage::forecast &, moorage::orders &), or "
         "void plan(const moorage_cluster &, const moorage_demand &, "
         "std::span<const moorage_copy> current, moorage::copies &)");
-    // The others are words that helpers bear.
+    // Helpers may have the names of the other calls.
     MOORAGE_CALL_FITS(select, any, "uint32_t select(const moorage::step &, moorage::route &)");
     MOORAGE_CALL_FITS(assign, any,
                       "uint32_t assign(const moorage::step &, const moorage::items &, "

@@ -3,9 +3,9 @@
  *   const moorage_log *log = host->get_service(host, MOORAGE_SERVICE_LOG);
  *   if (log) log->write(host, MOORAGE_LOG_INFO, "ready");
  *
- * A service that this host does not have is null: check it in create, not in a step. Tables live
- * as long as the host does. No run drives a wire or a placement: for them the clock stands at 0 and
- * both views are null.
+ * get_service returns null if this host does not have the service. Check this in create, not in a
+ * step. The tables live as long as the host. No run drives a wire or a placement policy. For them
+ * the clock stands at 0 and both views are null.
  */
 #ifndef MOORAGE_HOST_H
 #define MOORAGE_HOST_H
@@ -20,13 +20,14 @@ typedef struct moorage_host moorage_host;
 struct moorage_host {
     uint32_t size;
     uint32_t flags;     /* 0 */
-    uint32_t abi_major; /* the one the host speaks; it loads no other */
+    uint32_t abi_major; /* the major version that the host speaks; it loads no other */
     uint32_t abi_minor;
-    void *host_data; /* the host's own */
-    /* Service table for `id`, or null. [any] */
+    void *host_data; /* owned by the host */
+    /* Returns the service table for `id`, or null. [any] */
     const void *(*get_service)(const moorage_host *host, const char *id);
-    /* Text for the failure about to be returned; copied. Lower case, no full stop, names thing,
-     * value, limit and remedy. [load] [control] */
+    /* Sets the text for the failure that the policy is about to return. The host copies it. Write
+     * it in lower case without a full stop. Name the thing, the value, the limit and the remedy.
+     * [load] [control] */
     void (*set_error)(const moorage_host *host, const char *text);
 };
 MOORAGE_ASSERT(sizeof(moorage_host) == 40, "moorage_host layout");
@@ -41,7 +42,7 @@ enum {
 typedef struct moorage_log {
     uint32_t size;
     uint32_t flags;
-    /* One line, copied. Plugins write nowhere else. [any], but keep it out of steps */
+    /* Writes one line, which is copied. Plugins write nowhere else. [any], but not in steps */
     void (*write)(const moorage_host *host, int32_t level, const char *text);
 } moorage_log;
 
@@ -59,8 +60,8 @@ typedef struct moorage_thread_check {
 typedef struct moorage_clock {
     uint32_t size;
     uint32_t flags;
-    /* Nanoseconds since the run began: virtual in the emulator. The only clock to use, except for
-     * wires. [any] */
+    /* Nanoseconds since the run began; virtual time in the emulator. It is the only clock to use,
+     * except for wires. [any] */
     uint64_t (*now_ns)(const moorage_host *host);
 } moorage_clock;
 
@@ -68,8 +69,8 @@ typedef struct moorage_clock {
 typedef struct moorage_random {
     uint32_t size;
     uint32_t flags;
-    /* Next 64 uniform bits of this instance's own stream, which starts again at activate and at
-     * reset and follows from `[run] seed` and the policy's name. [step] [control] */
+    /* The next 64 uniform bits of this instance's own stream. The stream follows from `[run] seed`
+     * and the policy's name. It starts again at activate and at reset. [step] [control] */
     uint64_t (*next)(const moorage_host *host);
 } moorage_random;
 
@@ -77,7 +78,7 @@ typedef struct moorage_random {
 typedef struct moorage_residency_service {
     uint32_t size;
     uint32_t flags;
-    /* The view of this run: ask in activate or later; null before. [any] */
+    /* The view of this run. Null before activate: ask in activate or later. [any] */
     const moorage_residency *(*view)(const moorage_host *host);
 } moorage_residency_service;
 
@@ -85,7 +86,7 @@ typedef struct moorage_residency_service {
 typedef struct moorage_costs_service {
     uint32_t size;
     uint32_t flags;
-    /* The view of this run, or null where time is not modelled (replay). [any] */
+    /* The view of this run. Null if time is not modelled (replay). [any] */
     const moorage_costs *(*view)(const moorage_host *host);
 } moorage_costs_service;
 
@@ -93,8 +94,8 @@ typedef struct moorage_costs_service {
 typedef struct moorage_future {
     uint32_t size;
     uint32_t flags;
-    /* The first step after `step` that requests `page`, MOORAGE_NEVER if none does; unless null,
-     * `plugin_token` receives the token (moorage_step.token) of that step. `step` never goes back
+    /* Returns the first step after `step` that requests `page`, or MOORAGE_NEVER. If `plugin_token`
+     * is not null, it receives that step's token (moorage_step.token). `step` never goes back
      * between two resets. Amortised constant time. [step] */
     uint64_t (*next_use)(const moorage_host *host, uint32_t page, uint64_t step,
                          uint64_t *plugin_token);

@@ -2,7 +2,7 @@
 // function.
 //
 // calls.hpp lists the functions that make a class answer for a kind.
-// A cache policy also gets the fast path of counting replays (replay.hpp) for nothing.
+// A cache policy also gets the fast path of counting replays (replay.hpp).
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ P &self(moorage_plugin *plugin) {
 }
 inline const step &as_step(const moorage_step *s) { return static_cast<const step &>(*s); }
 
-// Life of an instance: the C struct, the policy object, and the host it came from.
+// Life of an instance: the C struct, the policy object, and its host.
 template <class P>
 struct holder {
     moorage_plugin plugin{};
@@ -86,7 +86,7 @@ struct holder {
     }
 };
 
-// The tables of one policy class: every function is a noexcept thunk, every absent one is null.
+// The tables of one policy class. Every function is a noexcept thunk; a missing one is null.
 template <class P>
 struct tables {
     static void observe(moorage_plugin *plugin, const moorage_step *s) noexcept {
@@ -189,7 +189,7 @@ struct tables {
         return self<P>(plugin).adopt(*m) ? 1 : 0;
     }
 
-    // One entry per kind: its id and its table, null where the class is not of the kind.
+    // One entry per kind: its id and its table. The table is null if the class is not of the kind.
     static const void *find(std::string_view id) {
         if constexpr (observes<P>) {
             static constexpr moorage_observer table{sizeof(table), 0, observe};
@@ -277,7 +277,8 @@ const void *holder<P>::get_interface(moorage_plugin *, const char *id) noexcept 
     return tables<P>::find(id);
 }
 
-// "alpha|beta" as bits of their positions; MOORAGE_NONE where a name is not declared.
+// The named parameters of "alpha|beta" as bits of their positions. MOORAGE_NONE: a name is not
+// declared.
 template <class P>
 constexpr uint32_t bits_of_params(std::string_view names) {
     uint32_t bits = 0;
@@ -294,7 +295,7 @@ constexpr uint32_t bits_of_params(std::string_view names) {
 
 template <class P>
 struct description {
-    // What is no kind of its own.
+    // Interfaces that are not a kind of their own.
     static constexpr uint32_t beside_count = uint32_t{observes<P>} + states_facts<P> + caches<P>;
     static constexpr uint32_t kind_count = beside_count + routes<P> + caches<P> + budgets<P> +
                                            prefetches<P> + dispatches<P> + transports<P> +
@@ -315,7 +316,8 @@ struct description {
         if (caches<P>) ids[n++] = MOORAGE_INTERFACE_REPLAY;
         return ids;
     }();
-    // First: what does not fit makes a class that answers for no kind, and clang ends with one.
+    // These come first: a member that does not fit can leave a class without a kind, and clang
+    // stops after one error.
     static_assert(!std::is_final_v<P>,
                   "a policy class is not final: whether its members fit is seen by inheriting it");
     static_assert(every_call_fits<P>());
@@ -367,8 +369,8 @@ struct module {
 
 }  // namespace moorage::detail
 
-// Exports a library with the given reverse-domain id, version and policy classes. What works with
-// no older minor version than m says so before this: #define MOORAGE_MINOR_NEEDED m
+// Exports a library with the given reverse-domain id, version and policy classes. If it needs minor
+// version m or newer, put this before: #define MOORAGE_MINOR_NEEDED m
 #ifndef MOORAGE_MINOR_NEEDED
 #define MOORAGE_MINOR_NEEDED 0
 #endif

@@ -5,7 +5,7 @@
 //   lists.append(page, pool);                  // the youngest of its list
 //   for (uint32_t page = lists.first(pool); page != lists.end(pool); page = lists.next(page)) ...
 //
-// Optional: a policy may keep its order in any way it likes.
+// Optional: a policy may keep its order in any other way.
 #pragma once
 
 #include <vector>
@@ -14,13 +14,13 @@
 
 namespace moorage {
 
-// Holds no slot and is not about to get one in the running step: an order may forget such a page.
+// The page holds no slot and gets none in the running step. An order may forget it.
 inline bool departed(uint32_t state) {
     return (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT | MOORAGE_STATE_PINNED)) == 0;
 }
 
-// Doubly linked lists over all pages; a page is in one list or in none. Each list is a ring through
-// an end node of its own, so nothing here branches.
+// Doubly linked lists over all pages. A page is in one list or in none. Each list is a ring through
+// its own end node, so the code has no branches.
 class page_lists {
 public:
     void assign(uint32_t pages, uint32_t lists) {
@@ -31,14 +31,14 @@ public:
     void clear() {
         for (uint32_t i = 0; i < links_.size(); ++i) links_[i].next = links_[i].previous = i;
     }
-    // The node before the first and after the last page of a list.
+    // The end node, between the last and the first page of a list.
     uint32_t end(uint32_t list) const { return pages_ + list; }
     uint32_t first(uint32_t list) const { return links_[end(list)].next; }
     uint32_t next(uint32_t node) const { return links_[node].next; }
     uint32_t previous(uint32_t node) const { return links_[node].previous; }
     bool contains(uint32_t page) const { return links_[page].next != page; }
 
-    // No effect on a page that is in no list.
+    // Has no effect on a page that is in no list.
     void unlink(uint32_t page) {
         const uint32_t previous = links_[page].previous, next = links_[page].next;
         links_[previous].next = next;
@@ -53,7 +53,7 @@ public:
         links_[last].next = page;
         links_[before].previous = page;
     }
-    // To the end of the list, from wherever it was.
+    // Moves the page to the end of the list, from any list or none.
     void append(uint32_t page, uint32_t list) {
         const uint32_t previous = links_[page].previous, next = links_[page].next;
         links_[previous].next = next;
@@ -70,9 +70,9 @@ private:
     uint32_t pages_ = 0;
 };
 
-// One list of at least two pages with its ends in registers, for a run of single requests
-// (replay.hpp): through the end node every request would wait for the stores of the one before.
-// Until the run is destroyed the list is read and changed through it only.
+// One list of at least two pages whose ends stay in registers, for a run of single requests
+// (replay.hpp). Through the end node each request would wait for the stores of the one before. Read
+// and change the list only through this object until it is destroyed.
 class page_list_run {
 public:
     page_list_run(page_lists &lists, uint32_t list)
@@ -86,8 +86,8 @@ public:
         links_[end_].previous = last_;
     }
 
-    // Appends `page` and takes out the first page (first_goes 1; `page` is in no list), or moves
-    // `page` from where it is, or from nowhere, to the end (0). Returns the one taken out or moved.
+    // first_goes 1: appends `page`, which is in no list, and takes out the first page. first_goes
+    // 0: moves `page` to the end, from its list or from none. Returns the page taken out or moved.
     // No branches.
     uint32_t append(uint32_t page, uint32_t first_goes) {
         const uint32_t out = select(first_goes, first_, page);
@@ -104,7 +104,7 @@ public:
         return out;
     }
 
-    // Takes out the first page and returns it. Requires: a page stays.
+    // Takes out the first page and returns it. Requires: one page stays.
     uint32_t take_first() {
         const uint32_t first = first_, next = links_[first].next;
         links_[first] = {first, first};
@@ -114,7 +114,7 @@ public:
     }
 
 private:
-    // Arithmetic, as compilers like to turn ?: into the branch that is to be avoided.
+    // Arithmetic, because compilers often turn ?: into a branch.
     static uint32_t select(uint32_t yes, uint32_t a, uint32_t b) {
         const uint32_t mask = 0 - yes;
         return (a & mask) | (b & ~mask);
@@ -124,8 +124,8 @@ private:
     uint32_t first_, last_;
 };
 
-// Binary heaps over all pages, one per pool (pages / pools consecutive pages each), least key on
-// top. Keys are ordered by < and have no ties that matter.
+// Binary heaps over all pages, least key on top. One heap per pool, of pages / pools consecutive
+// pages each. Keys are ordered by < and have no ties that matter.
 template <class Key>
 class page_heaps {
 public:
@@ -157,13 +157,13 @@ public:
         const entry last = entries_[size_t{heap} * room_ + --sizes_[heap]];
         if (last.page != page) move(heap, place, last);
     }
-    // The page is in the heap; gives it another key.
+    // Changes the key of a page that is in the heap.
     void change(uint32_t heap, const entry &what) { move(heap, places_[what.page], what); }
-    // As change, for a key that can only have grown (raise) or fallen (lower).
+    // Like change, for a key that has only grown (raise) or fallen (lower).
     void raise(uint32_t heap, const entry &what) { sink(heap, places_[what.page], what); }
     void lower(uint32_t heap, const entry &what) { rise(heap, places_[what.page], what); }
 
-    // New keys for all pages of all heaps: key_of(page).
+    // Sets new keys for all pages of all heaps: key_of(page).
     template <class KeyOf>
     void rebuild(KeyOf &&key_of) {
         for (uint32_t heap = 0; heap < sizes_.size(); ++heap) {

@@ -1,5 +1,4 @@
-// policy.hpp - what a C++ policy is written with: description, parameters, host, views
-// (Apache-2.0).
+// policy.hpp - the base of a C++ policy: description, parameters, host, views (Apache-2.0).
 //
 //   #include <moorage/moorage.hpp>
 //
@@ -23,9 +22,8 @@
 //   };
 //   MOORAGE_POLICIES("org.example.mine", "0.1.0", mine)
 //
-// A policy becomes a kind by having that kind's functions; calls.hpp lists them. create and
-// activate may throw (the wrapper turns it into a status and a text); every other function must
-// not.
+// A policy answers for a kind if it has that kind's functions; calls.hpp lists them. create and
+// activate may throw; the wrapper turns that into a status and a text. No other function may throw.
 #pragma once
 
 #include <bit>
@@ -54,7 +52,7 @@ using costs = moorage_costs;
 inline constexpr uint32_t none = MOORAGE_NONE;
 inline constexpr uint64_t never = MOORAGE_NEVER;
 
-// Description of a policy; `about` of the class. Texts are string literals.
+// Description of a policy; the class's member `about`. Texts are string literals.
 struct about {
     const char *name;
     const char *summary = "";
@@ -62,7 +60,7 @@ struct about {
     const char *version = "1.0.0";
     uint32_t flags = 0;  // MOORAGE_POLICY_*
     uint32_t needs = 0;  // MOORAGE_NEEDS_*
-    // Parameters, "alpha|beta", that are meant to be equal in all policies of this name.
+    // Parameters, "alpha|beta", that should be equal in all policies of this name.
     const char *method_params = "";
 };
 
@@ -118,7 +116,7 @@ public:
         return static_cast<const Table *>(host_->get_service(host_, id));
     }
     const moorage_host *table() const { return host_; }
-    // Text of the refusal about to be returned; copied.
+    // Sets the text of the refusal that follows; copied.
     void refuse(const char *text) const { host_->set_error(host_, text); }
     void log(int32_t level, const char *line) const {
         if (log_) log_->write(host_, level, line);
@@ -133,7 +131,7 @@ public:
     uint64_t next_use(uint32_t page, uint64_t step, uint64_t *token = nullptr) const {
         return future_->next_use(host_, page, step, token);
     }
-    // From activate on.
+    // Valid from activate on.
     const moorage_residency *residency() const { return residency_->view(host_); }
     const moorage_costs *costs() const { return costs_ ? costs_->view(host_) : nullptr; }
 
@@ -147,7 +145,7 @@ private:
     const moorage_future *future_ = nullptr;
 };
 
-// What a policy's constructor gets: the host and the checked parameter values.
+// Argument of a policy's constructor: the host and the checked parameter values.
 class setup {
 public:
     setup(const moorage_host *table, std::span<const param> declared, const moorage_value *values)
@@ -170,7 +168,7 @@ private:
     const moorage_value *values_;
 };
 
-// A layer step (step.h) with its arrays as spans; empty where the host has none.
+// A layer step (step.h) with its arrays as spans. A span is empty if the host has no such array.
 struct step : moorage_step {
     uint32_t page(uint32_t expert) const { return layer * experts + expert; }
     std::span<const uint32_t> distinct() const { return {host_distinct, distinct_count}; }
@@ -184,7 +182,8 @@ struct step : moorage_step {
     std::span<const uint32_t> predicted() const { return {host_predicted, prediction_count}; }
     std::span<const uint64_t> requests() const { return {host_requests, token_count}; }
     std::span<const uint32_t> streams() const { return {host_streams, token_count}; }
-    // Empty where the source has none; a hidden state where nobody asked for it or has it, too.
+    // Empty if the source has none. The hidden state is also empty if the policy did not ask for
+    // it.
     std::span<const int32_t> token_ids() const {
         return {host_token_ids, host_token_ids ? token_count : 0};
     }
@@ -206,7 +205,7 @@ using prefetch_outcome = moorage_prefetch_outcome;
 using budget_request = moorage_budget_request;
 using budget_plan = moorage_budget_plan;
 
-// Victims being named, first to go first. full() tells when enough are; further ones are dropped.
+// The victims, in order of eviction. full() tells when enough are named; further ones are dropped.
 class pages {
 public:
     pages(uint32_t *data, uint32_t capacity) : data_(data), capacity_(capacity) {}
@@ -237,7 +236,7 @@ struct forecast : moorage_forecast {
         return {host_scores + host_offsets[target],
                 host_offsets[target + 1] - host_offsets[target]};
     }
-    // Of one token for target 0, best first; empty where it is not known.
+    // Of one token for target 0, best first; empty if not known.
     std::span<const uint32_t> token_experts(uint32_t token) const {
         if (!host_token_experts) return {};
         const uint32_t *list = host_token_experts + size_t{token} * token_predictions;
@@ -251,7 +250,7 @@ struct forecast : moorage_forecast {
     }
 };
 
-// Prefetches being ordered, first to go first; those beyond the capacity are dropped.
+// The prefetch orders, first to go first. Orders beyond the capacity are dropped.
 class orders {
 public:
     explicit orders(moorage_orders *table) : table_(table) {}
@@ -262,7 +261,7 @@ public:
         table_->host_segments[count_] = segments;
         table_->host_places[count_++] = place;
     }
-    // The layer of target 0 waits for all that was ordered for it.
+    // The layer of target 0 waits for all orders for it.
     void complete() { table_->flags |= MOORAGE_ORDERS_COMPLETE; }
     bool full() const { return count_ == table_->capacity; }
     uint32_t size() const { return count_; }
@@ -272,8 +271,8 @@ private:
     uint32_t count_ = 0;
 };
 
-// A plan being made: copies in any order. Room for each expert on each device; a copy twice is
-// wrong advice.
+// The copies of a plan, in any order. There is room for each expert on each device. A copy that
+// occurs twice is wrong advice.
 class copies {
 public:
     copies(moorage_copy *data, uint64_t capacity) : data_(data), capacity_(capacity) {}
@@ -290,18 +289,18 @@ private:
 
 // Reads of the residency view that every cache policy needs.
 inline bool resident(uint32_t state) { return (state & MOORAGE_STATE_RESIDENT) != 0; }
-// Segments that are neither there nor on their way.
+// Segments that are neither resident nor in flight.
 inline uint8_t missing(uint32_t state) {
     return static_cast<uint8_t>(
         ~(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT));
 }
-// In a cache slot (its bytes may still be arriving) and free to go.
+// The page is in a cache slot, where its bytes may still be arriving, and may be evicted.
 inline bool evictable(uint32_t state) {
     return (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
            (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
 }
 
-// Slots that the pool of `layer` has left.
+// Free slots in the pool of `layer`.
 inline uint32_t free_slots(const residency &view, uint32_t layer) {
     const uint32_t pool = view.pools == 1 ? 0 : layer;
     return view.host_slots[pool] > view.host_used[pool]

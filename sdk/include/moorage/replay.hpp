@@ -1,20 +1,21 @@
 // replay.hpp - the fast path of counting replays: a policy's own calls, inlined over many steps.
 //
-// It does exactly what the host does step by step (core/cache/replay.cpp), with the residency words
-// lent for the call, so a policy cannot tell the two apart. The host checks every outcome.
+// It does exactly what the host does step by step (core/cache/replay.cpp). The host lends its
+// residency words for the call, so a policy cannot tell the difference. The host checks every
+// outcome.
 //
 // Optional, for speed: a cache policy without admit may have
 //     auto single_requests();  // an object with uint32_t request(uint32_t page, uint32_t missed)
-// For a full shared cache of two slots or more in which nothing is pinned, request does what
-// observe, victims, on_evict and on_load do one after the other; best without a branch on `missed`
-// (0 or 1), which no processor can predict. It returns the page that goes, or `page` if that did
-// not miss. The object may hold the ends of lists and the like; it is destroyed before anything
-// else is called.
+// This serves a full shared cache of two slots or more in which nothing is pinned. request does the
+// work of observe, victims, on_evict and on_load, in this order. `missed` is 0 or 1. Do not branch
+// on it: no processor can predict it. request returns the evicted page, or `page` if `page` did not
+// miss. The object may hold the ends of lists and similar state. It is destroyed before any other
+// call.
 //     auto whole_steps();  // an object with void request(std::span<const uint32_t> pages,
 //                          //     std::span<const uint32_t> missed, std::span<uint32_t> gone)
-// is the same for steps of several requests: `pages` are distinct, stay where they are while the
-// step runs, and the cache has room for all of them; gone[i] is the page that pages[i] takes the
-// place of, anything where missed[i] is 0.
+// This does the same for steps of several requests. `pages` are distinct and cannot be evicted
+// during the step. The cache has room for all of them. gone[i] is the page whose place pages[i]
+// takes; any value if missed[i] is 0.
 #pragma once
 
 #include "policy.hpp"
@@ -81,7 +82,8 @@ private:
     }
     &&!requires(P & p, const admission &a) { p.admit(a); };
 
-    // A full shared cache stays full; whether all its pages are plainly resident is looked up then.
+    // A full shared cache stays full. So it is enough to look up here that all its pages are
+    // plainly resident.
     bool may_run_on() const {
         const uint32_t slots = view_.host_slots[0];
         if (view_.pools != 1 || slots < 2 || slots < run_.width || used_[0] < slots) return false;
@@ -91,7 +93,7 @@ private:
         return other == 0;
     }
 
-    // All tokens from one on.
+    // All tokens from `token` on.
     void singles(uint32_t token, const uint32_t *experts, uint32_t *outcomes) {
         const uint32_t pages = view_.layers * view_.experts;
         auto turns = policy_.single_requests();
@@ -102,7 +104,7 @@ private:
                     const uint32_t missed = state_[page] == 0 ? 1 : 0;
                     const uint32_t gone = turns.request(page, missed);
                     if (gone < pages) [[likely]]
-                        state_[gone] = 0;  // if not the host will object
+                        state_[gone] = 0;  // otherwise the host objects
                     state_[page] = MOORAGE_WHOLE;
                     *outcomes++ = gone | (missed - 1);
                 }
@@ -110,9 +112,9 @@ private:
         }
     }
 
-    // The same, whole steps of several requests.
+    // The same for whole steps of several requests.
     void wholes(uint32_t token, const uint32_t *experts, uint32_t *outcomes) {
-        switch (run_.width) {  // usual ones, whose loops then have a known length
+        switch (run_.width) {  // usual widths, so the loops have a known length
             case 2:
                 return wholes_of<2>(token, experts, outcomes);
             case 4:
@@ -147,7 +149,7 @@ private:
                             if (missed[i] == 0)
                                 outcomes[i] = MOORAGE_REPLAY_KEPT;
                             else if (outcomes[i] < page_count) [[likely]]
-                                state_[outcomes[i]] = 0;  // if not the host will object
+                                state_[outcomes[i]] = 0;  // otherwise the host objects
                         }
                         for (uint32_t i = 0; i < width; ++i) state_[of[i]] = MOORAGE_WHOLE;
                     }
@@ -220,7 +222,7 @@ private:
             state_[first + experts[i]] &= ~MOORAGE_STATE_PINNED;
     }
 
-    // Loads a page that is not resident, into a free slot or in the victim's place.
+    // Loads a page that is not resident, into a free slot or into the victim's place.
     uint32_t load(uint32_t page, uint32_t where, uint32_t victim, bool full) {
         if (full && victim == MOORAGE_NONE) return MOORAGE_REPLAY_BYPASS;
         if constexpr (requires(const admission &a) { policy_.admit(a); }) {

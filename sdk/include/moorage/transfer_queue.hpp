@@ -7,7 +7,7 @@
 
 namespace moorage {
 
-// Per link two rings of ids, linked through arrays; nothing allocates after resize().
+// Two rings of ids per link, linked through arrays. Nothing allocates after resize().
 class transfer_queue {
 public:
     void resize(uint32_t transfers_max, uint32_t links) {
@@ -30,14 +30,14 @@ public:
         ring_[next].previous = previous;
         ring_[id] = {id, id};
     }
-    // A transfer that was sent whole is in no queue any more and stays out.
+    // A transfer that was sent completely is in no queue, and stays out.
     void promote(uint32_t id, int32_t cause) {
         entries_[id].cause = cause;
         if (ring_[id].next == id) return;
         remove(id);
         append(id);
     }
-    // The transfer whose turn it is, or none.
+    // The next transfer of the link, or none.
     uint32_t first(uint32_t link) const {
         for (const uint32_t head : {transfers_ + 2 * link, transfers_ + 2 * link + 1})
             if (ring_[head].next != head) return ring_[head].next;

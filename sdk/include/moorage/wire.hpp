@@ -57,7 +57,7 @@ concept remembers = requires(P &p) {
     p.forget(uint64_t{});
 };
 
-// `Holder` knows the host of an instance and turns exceptions into statuses.
+// `Holder` has the host of an instance and turns exceptions into statuses.
 template <class P, class Holder>
 struct wire_table {
     static P &self(moorage_plugin *plugin) { return *static_cast<P *>(plugin->plugin_data); }

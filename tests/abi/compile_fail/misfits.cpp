@@ -29,7 +29,7 @@ public:
     void activate(const moorage::limits &) {}
     void reset() {}
 #endif
-    // Of most kinds, so that their calls are looked at.
+    // The methods of most kinds, so that the wrapper checks the calls of each.
 #ifdef refused_plan  // bool plan(const moorage::budget_request &, moorage::budget_plan &)
     void plan(uint32_t) {}
 #else

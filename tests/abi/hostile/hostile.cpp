@@ -12,7 +12,7 @@
 
 namespace {
 
-// What the destructor of a static variable does, HOSTILE_DESTRUCTORS has.
+// HOSTILE_DESTRUCTORS names the deed that the destructor of a static variable does.
 struct last_act {
     ~last_act() {
         const char *deed = std::getenv("HOSTILE_DESTRUCTORS");

@@ -31,8 +31,7 @@ struct capture {
 
 class captures {
 public:
-    // Of calls that are not to be made by a thread that captures: cudaMalloc, cudaMemcpy,
-    // cudaEventQuery, ...
+    // A capturing thread must not make such a call: cudaMalloc, cudaMemcpy, cudaEventQuery, ...
     cudaError_t unsafe_call();
 
     cudaError_t begin(stream &on, cudaStreamCaptureMode mode);

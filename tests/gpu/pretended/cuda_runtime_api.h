@@ -2,7 +2,7 @@
 // the pretended device: found before a toolkit's, so none is needed.
 //
 // Written from the API's reference; an enumerator has the toolkit's number where a text may show
-// it. What the calls do is in runtime.cpp.
+// it. runtime.cpp implements the calls.
 #pragma once
 
 #include <cstddef>

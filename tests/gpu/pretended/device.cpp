@@ -150,7 +150,7 @@ cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped)
     return cudaSuccess;
 }
 
-// What is under way goes on to its end first, as it does on a GPU.
+// Work under way ends first, as on a GPU.
 cudaError_t device::release(void *memory, bool pinned) {
     const auto found = blocks_.find(static_cast<std::byte *>(memory));
     if (found == blocks_.end() || found->second.pinned != pinned) return cudaErrorInvalidValue;

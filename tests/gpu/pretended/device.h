@@ -15,8 +15,8 @@
 
 namespace pretended {
 
-// What differs between GPUs. Source: CUDA C++ Programming Guide (13.0), "Technical Specifications
-// per Compute Capability".
+// The limits that differ between GPUs. Source: CUDA C++ Programming Guide (13.0), "Technical
+// Specifications per Compute Capability".
 struct gpu_limits {
     const char *name;
     uint32_t capability;          // compute capability, major and minor as one
@@ -28,12 +28,12 @@ constexpr uint32_t block_threads_max = 1024;
 constexpr uint32_t grid_x_max = 0x7fffffff, grid_yz_max = 65535;
 constexpr size_t argument_bytes_max = 4096;  // more from CUDA 12.1 on
 
-// What stands for the address of a kernel.
+// Stands for the address of a kernel.
 struct kernel_entry {
     work (*make)(const void *kernel, dim3 grid, uint32_t shared_bytes);
     uint32_t threads;
     uint32_t static_shared_bytes;
-    // Where in memory of the host it says that it has run; null: it writes to none.
+    // The word in host memory by which the kernel says that it has run. Null: it writes to none.
     const void *(*tells)(const void *kernel) = nullptr;
 };
 

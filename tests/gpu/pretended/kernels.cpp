@@ -64,7 +64,7 @@ double kernel_s(const attend_kernel<Cache, rows_max, vectors> &kernel, dim3) {
     return (kernel.positions[0] + 1) * position_bytes / rates().context_bytes_per_s;
 }
 
-// What a kernel tells the host comes to it as the streams have it.
+// The streams decide when the host sees the words that a kernel writes to it.
 class telling_team : public host_team {
 public:
     using host_team::host_team;

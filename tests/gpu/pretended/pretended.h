@@ -17,7 +17,7 @@
 
 namespace pretended {
 
-// What moves the streams on.
+// When the streams advance.
 enum class order : uint8_t {
     drawn,   // a step of a stream drawn by chance whenever an event is asked for
     eager,   // whatever can run does so as it is queued
@@ -29,7 +29,7 @@ struct settings {
     order how = order::drawn;
     uint32_t seed = 5;
     std::string gpu = "sm_86";
-    // What the program's kernels are compiled for, 80 for sm_80; 0: the GPU's own.
+    // Architecture that the program's kernels are compiled for, 80 for sm_80. 0: the GPU's own.
     uint32_t compiled_for = 0;
     uint64_t memory_bytes = uint64_t{1} << 33;  // of each device
     std::string fail_call{};                    // the name of a call
@@ -48,7 +48,7 @@ struct settings {
 // A new GPU. Requires: nothing of the last one is alive.
 void begin(const settings &how);
 
-// What has been made and not given back.
+// Objects that were created and not yet released.
 struct objects {
     uint64_t memory = 0, pinned = 0, streams = 0, events = 0, graphs = 0, libraries = 0;
     bool none() const { return memory + pinned + streams + events + graphs + libraries == 0; }
@@ -61,9 +61,9 @@ uint64_t copies(int priority);
 
 }  // namespace pretended
 
-// What each of the pretended GPU's operations takes, by planted rates. Work is then done as it is
-// queued, copies alone: kernels only take their time. The host's clock stands still but where it
-// waits for an event.
+// Planted rates: the time of each operation of the pretended GPU. With them, work is done as it is
+// queued. Only copies are really done; kernels just take their time. The host's clock moves only
+// when it waits for an event.
 struct pretended_rates {
     double launch_s = 0;                                                    // of each kernel
     double h2d_s = 0, d2h_s = 0, h2d_bytes_per_s = 1, d2h_bytes_per_s = 1;  // of each copy

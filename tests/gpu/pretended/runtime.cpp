@@ -258,7 +258,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void *, size_t) {
     return CUBLAS_STATUS_SUCCESS;
 }
 const char *cublasGetStatusName(cublasStatus_t) { return "CUBLAS_STATUS_EXECUTION_FAILED"; }
-// What the executor asks for alone: A transposed and B as it is, bf16; C float.
+// The executor uses only this form: A transposed, B not, both bf16; C float.
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublasOperation_t, int m,
                             int n, int k, const void *alpha, const void *a, cudaDataType, int lda,
                             const void *b, cudaDataType, int ldb, const void *beta, void *c,

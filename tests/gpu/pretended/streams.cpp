@@ -119,7 +119,7 @@ stream *all_streams::make(uint32_t device) {
     return streams_.back().get();
 }
 
-// What it has been given still runs.
+// Work that the stream was given still runs.
 void all_streams::destroy(stream *one) {
     finish(*one);
     std::erase_if(streams_, [&](const auto &own) { return own.get() == one; });

@@ -20,12 +20,12 @@ using work = std::function<double()>;  // the seconds that it takes, where time 
 struct capture;
 class stream;
 
-// What a kernel writes to memory of the host: the host sees it some time after the kernel has run
-// and before an event behind it has passed, and what lies between two fences in any order.
+// A word that a kernel writes to host memory. The host sees it some time after the kernel has run
+// and before a later event has passed. Words between two fences arrive in any order.
 struct told_word {
     uint32_t *to, bits, fences;  // before it
 };
-// Of the step that the calling thread runs.
+// Words written by the step that the calling thread runs.
 std::vector<told_word> &told();
 
 struct event {

@@ -1,4 +1,4 @@
-// actor.cpp - instances through the host's own path, and through that of the first host there was.
+// actor.cpp - instances made by the host's own code, and by a copy of the first host's.
 #include "tools/moorage/check/actor.h"
 
 #include <cstring>
@@ -116,7 +116,7 @@ private:
         return the_one;
     }
     const moorage_host *host() { return reinterpret_cast<const moorage_host *>(host_.all()); }
-    // The first bytes of a record, with the size that they have.
+    // Copies the first bytes of a record. Its size field gets their number.
     static void cut(fenced<char> &to, const void *from) {
         const auto bytes = static_cast<uint32_t>(to.capacity());
         std::memcpy(to.all(), from, bytes);
@@ -129,7 +129,7 @@ private:
         table = core::completed<Table>(given);
         return &table;
     }
-    // host_data is that of services_, so its functions find their way.
+    // host_data belongs to services_, so its functions work.
     static const void *get_service(const moorage_host *, const char *name) {
         first_host &self = *instance();
         const void *full = full_service(self, name);
@@ -143,7 +143,7 @@ private:
             cut(*room, full);
             return room->all();
         }
-        return nullptr;  // log and thread-check: this host has none
+        return nullptr;  // this host has no log and no thread-check
     }
     static const void *full_service(first_host &self, const char *name) {
         static const moorage_host whole = core::service_host({}, "").table;

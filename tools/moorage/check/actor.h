@@ -43,8 +43,8 @@ core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
                                                   const core::settings &params,
                                                   const core::environment &where);
 
-// An instance made by a host of version 2.0: without the optional services, every table and the
-// host itself exactly as long as in 2.0 and followed by memory that cannot be touched.
+// An instance made by a host of version 2.0. It has no optional services. Every table and the host
+// itself have the size of 2.0, and memory that cannot be touched follows them.
 core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
                                                       const core::settings &params,
                                                       const core::environment &where);

@@ -19,7 +19,8 @@ using core::format;
 
 namespace {
 
-// The policies of a library. Runs its door here: after a child has shown that it can be run.
+// The policies of a library. Calls its entry point in this process, so a child must have tried it
+// before.
 core::result<std::vector<const core::policy *>> policies_of(core::registry &loaded,
                                                             const options &what) {
     const std::filesystem::path files[] = {what.file};
@@ -36,7 +37,7 @@ core::result<std::vector<const core::policy *>> policies_of(core::registry &load
                  true};
 }
 
-// The key of `given`, KIND.KEY or KIND.NAME.KEY, where it is one of this policy's.
+// The key of `given` (KIND.KEY or KIND.NAME.KEY) if it belongs to this policy.
 std::optional<std::string> key_for(const core::policy &one, const core::setting &given) {
     const size_t dot = given.key.find('.');
     if (!one.is(given.key.substr(0, dot))) return std::nullopt;
@@ -53,7 +54,7 @@ core::settings params_of(const core::policy &one, const core::settings &given) {
     return found;
 }
 
-// Each is for a policy under test, which takes it.
+// Checks that each parameter belongs to a policy under test, which accepts it.
 core::status check_params(const std::vector<const core::policy *> &policies,
                           const core::settings &given) {
     for (const core::setting &each : given)
@@ -207,7 +208,7 @@ void run_on_policy(session &over, const std::string &name, bool is_wire) {
     for (const test &one : tests) {
         if (one.over == test::scope::library || (one.over == wire && !is_wire)) continue;
         const bool gate = std::string_view(one.name) == "life-cycle";
-        // life-cycle decides whether the others make sense, so it runs whether asked for or not.
+        // life-cycle decides whether the others make sense, so it always runs.
         if (!over.wanted(one) && !gate) continue;
         if ((one.over == test::scope::steps || one.over == wire) && !lives)
             over.skip(one, name, "life-cycle did not pass");

@@ -1,7 +1,7 @@
 // check.h - the conformance kit: the list of tests and the run over one library.
 //
-// Every test runs in a child process with a time-out, so a policy that crashes, hangs or corrupts
-// memory costs one test. What is drawn at random follows from the seed alone.
+// Every test runs in a child process with a timeout. So a policy that crashes, hangs or corrupts
+// memory spoils only one test. All random draws follow from the seed alone.
 #pragma once
 
 #include <cstdint>
@@ -29,25 +29,25 @@ inline verdict failed(std::string text) { return {outcome::failed, std::move(tex
 inline verdict warned(std::string text) { return {outcome::warning, std::move(text)}; }
 inline verdict skipped(std::string text) { return {outcome::skipped, std::move(text)}; }
 
-// What a test gets; made anew in its child.
+// The input of a test. Each child makes its own.
 struct subject {
     std::filesystem::path file;
     std::string policy_name;               // empty for tests of the library
     const core::policy *policy = nullptr;  // loaded, except in tests of the library
     uint64_t seed = 1;
-    core::settings params{};  // that instances are made with
+    core::settings params{};  // parameters of the instances
     std::string wire_address;
     bool large = false;
 };
 
 struct test {
     const char *name;      // kebab-case
-    const char *sentence;  // what holds when it passes
+    const char *sentence;  // true if the test passes
     enum class scope {
         library,  // once, before anything is loaded
         policy,   // per policy, makes instances but no steps
-        steps,    // per policy, runs steps: only tried when life-cycle passed
-        wire,     // per wire, connects two of them: likewise
+        steps,    // per policy, runs steps; only if life-cycle passed
+        wire,     // per wire, connects two of them; only if life-cycle passed
     } over;
     verdict (*run)(const subject &);
 };
@@ -67,7 +67,7 @@ struct options {
     uint64_t seed = 1;
     double timeout_s = 10;
     core::settings params{};  // keys are KIND.KEY or KIND.NAME.KEY
-    // For wires: where they can listen, and whether messages of 1 GiB are tried.
+    // For wires: the address to listen at, and whether to try messages of 1 GiB.
     std::string wire_address = "127.0.0.1:0";
     bool large = false;
 };

@@ -19,7 +19,7 @@ namespace {
 
 using core::format;
 
-// Shared between parent and child: a child that may make no system calls can still write here.
+// Shared between parent and child. A child that must not make system calls can still write here.
 struct posted {
     volatile int done;
     int result;

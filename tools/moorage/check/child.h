@@ -10,11 +10,11 @@
 
 namespace moorage::check {
 
-// Forks; the child runs `work` and hands its verdict back. A signal, an exit or a lost child is
-// `crashed`; a child that outlives the time-out is killed and `failed`. Requires: one thread.
+// Forks. The child runs `work` and sends its verdict back. A signal, an exit or a lost child is
+// `crashed`. A child that outlives the timeout is killed and `failed`. Requires: one thread.
 verdict run_in_child(const std::function<verdict()> &work, double timeout_s);
 
-// "victims", "plan (budget)": a call as messages name it.
+// The name of a call in messages: "victims", "plan (budget)".
 std::string described(std::string_view kind, std::string_view call);
 inline std::string described(core::entry_point call) {
     return described(core::kind_of(call), core::name_of(call));

@@ -152,7 +152,7 @@ void cluster_world::draw_memory() {
         all += uint64_t{o.layers} * o.experts * expert_bytes_[m];
     for (uint32_t g = 0; g < o.devices; ++g)
         device_bytes_[g] = o.room == memory::roomy ? all + draw_.below(expert_bytes) : 0;
-    // One slot after the other to any device, and a rest that holds nothing.
+    // Gives one slot after the other to a random device. A rest too small for a slot stays unused.
     uint64_t slots = o.room == memory::tight ? first_ : o.room == memory::scarce ? first_ / 2 : 0;
     for (; slots > 0; --slots) device_bytes_[draw_.below(o.devices)] += expert_bytes;
     if (o.room != memory::none)
@@ -172,7 +172,7 @@ void cluster_world::draw_demand() {
         home_tokens_[h] = 1 + draw_.below(20);
         home_batch_[h] = o.users ? 1 : 1 + draw_.below(8);
         home_single_[h] = home_batch_[h] > 1 ? 0.5 : 1;
-        // Each home asks for two models at most, so that one may be asked for by nobody.
+        // Each home asks for at most two models, so some model may be asked for by nobody.
         const uint32_t one = h % std::min(o.models, 2u), share = 1 + draw_.below(4);
         home_model_[size_t{h} * o.models + one] = share / 4.0;
         home_model_[size_t{h} * o.models] += 1 - share / 4.0;
@@ -208,7 +208,7 @@ void cluster_world::draw_demand() {
                   home_single_.all()};
 }
 
-// Groups of every layer with shares that sum to one; frequencies are the sums over the groups.
+// Draws the groups of every layer. Shares sum to one; frequencies are the sums over the groups.
 void cluster_world::drift() {
     const cluster_options &o = options;
     std::fill_n(frequency_.all(), frequency_.capacity(), 0.0);

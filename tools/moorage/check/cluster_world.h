@@ -1,4 +1,4 @@
-// cluster_world.h - an invented cluster and what is asked of it, for placement policies.
+// cluster_world.h - an invented cluster and its demand, for placement policies.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 namespace moorage::check {
 
 struct cluster_options {
-    // Of all devices together: room for everything on each, for one copy of each expert, for less,
-    // or for nothing.
+    // Memory of all devices together: room for everything on each, for one copy of each expert, for
+    // less, or for nothing.
     enum class memory { roomy, tight, scarce, none };
 
     uint32_t servers = 3, devices = 4, homes = 3, models = 1, layers = 2, experts = 6, top_k = 2;
     memory room = memory::roomy;
     bool cloud = false;
-    bool users = false;   // homes that are no servers, some of which hold experts
-    bool calls = false;   // which experts are chosen together is known
+    bool users = false;   // some homes are users, not servers; some of them hold experts
+    bool calls = false;   // the sets of experts chosen together are known
     bool asked = true;    // somebody asks for something
     bool serial = false;  // MOORAGE_CALLS_SERIAL and MOORAGE_RETURNS_EACH
     uint64_t seed = 1;
     fence arrays = fence::canary;
 };
 
-// Variant 0, 1, ... of the clusters that every placement policy is led through.
+// Every placement policy is led through these variants of clusters: 0, 1, ...
 inline constexpr uint64_t cluster_variants = 8;
 cluster_options cluster_variant(uint64_t number, uint64_t seed);
 
@@ -37,12 +37,12 @@ public:
     const moorage_demand &demand() { return demand_[0]; }
     uint32_t experts() const { return first_; }  // X
     uint64_t bytes_of(uint32_t expert);
-    // Whether a home asks for the model that the expert is of.
+    // Whether a home asks for the expert's model.
     bool asked_for(uint32_t expert);
-    // Other statistics of the same homes, as after a while.
+    // Draws other statistics for the same homes, as after some time.
     void drift();
 
-    // Over all that is lent, and whether nothing was written beside it.
+    // Checksum over all lent arrays. Also whether nothing was written beside them.
     uint64_t checksum();
     bool intact() const;
 

@@ -1,4 +1,4 @@
-// drive.cpp - one step after the other, in the order in which a run makes them.
+// drive.cpp - one step after the other, in the order of a run.
 #include "tools/moorage/check/drive.h"
 
 #include <algorithm>
@@ -153,7 +153,7 @@ void driver::fill_step(uint32_t round, uint32_t layer) {
     const size_t count = size_t{tokens} * k;
     std::copy_n(world_.chosen(round, layer), count, chosen_.last(count));
     for (uint32_t b = 0; b < tokens && extras; ++b) {
-        // Scores that fall from the first choice to the last, then noise below for the others.
+        // Scores fall from the first choice to the last. The others get lower noise.
         float *scores = gate_scores_.last(size_t{tokens} * experts) + size_t{b} * experts;
         for (uint32_t e = 0; e < experts; ++e)
             scores[e] = draw_.unit() / static_cast<float>(2 * experts);
@@ -181,7 +181,7 @@ void driver::fill_step(uint32_t round, uint32_t layer) {
     if (predictions) draw_.distinct(experts, predictions, predicted_.last(predictions));
 }
 
-// The router's choice, taken over where it is sound.
+// Asks the router, and uses its choice if it is sound.
 void driver::route() {
     const size_t count = size_t{step_.token_count} * step_.top_k;
     std::copy_n(step_.host_chosen, count, route_experts_.last(count));
@@ -228,7 +228,8 @@ void driver::route() {
     step_.host_classes = classes_.last(count);
 }
 
-// The same experts for each token, in any order, and none of them left out or made smaller.
+// A lossless router must give each token the same experts, in any order. It must not drop one or
+// lower its weight.
 void driver::judge_lossless(const uint32_t *experts, const uint8_t *classes) {
     for (size_t i = 0; i < size_t{step_.token_count} * step_.top_k; ++i) {
         const uint32_t *own = step_.host_chosen + i / step_.top_k * step_.top_k;
@@ -270,7 +271,7 @@ void driver::make_distinct() {
     step_.host_distinct_scores = world_.options.extras ? scores : nullptr;
 }
 
-// Loads that were in flight arrive, most of them at the next step.
+// Lets loads in flight arrive, most of them at the next step.
 void driver::settle() {
     std::erase_if(in_flight_, [&](uint32_t page) {
         uint32_t &state = world_.state[page];
@@ -306,7 +307,7 @@ bool driver::fences_hold() {
            world_split_now_.intact() && forecast_experts_.intact() && forecast_scores_.intact();
 }
 
-// Over what a policy may read but not write: the step's arrays and the residency view.
+// Checksum over the read-only memory of a policy: the step's arrays and the residency view.
 uint64_t driver::lent_checksum() {
     uint64_t sum = 0xcbf29ce484222325u;
     const auto add = [&](const auto &array) {

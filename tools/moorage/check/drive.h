@@ -31,11 +31,11 @@ struct finding {
 struct drive_options {
     bool watch = false;               // count allocations and clock reads inside steps
     bool check_fences = false;        // look at the margins of every array after each step
-    bool check_inputs = false;        // compare what was lent before and after each call
-    bool check_surroundings = false;  // look whether each call leaves the process as it was
+    bool check_inputs = false;        // compare lent memory before and after each call
+    bool check_surroundings = false;  // check that each call leaves the process unchanged
     mover *threads = nullptr;         // makes every second call from another thread
     bool steps_only = false;          // leave out planning of placements, which may block
-    uint32_t rounds = 0;              // stop after so many; 0: all of the world's
+    uint32_t rounds = 0;              // stop after so many rounds; 0: all rounds of the world
 };
 
 class driver {
@@ -43,7 +43,7 @@ public:
     // Both borrowed. Requires: the actor was made with this world's environment.
     driver(actor &policy, world &place, const drive_options &options);
 
-    // From an active actor and a fresh world to the end of the trace.
+    // Runs the whole trace. Requires an active actor and a fresh world.
     void run();
 
     const finding &found(fault kind) const { return findings_[static_cast<size_t>(kind)]; }
@@ -102,7 +102,7 @@ private:
     void note(uint64_t value) { log_.push_back(static_cast<uint32_t>(value ^ (value >> 32))); }
     uint64_t lent_checksum();
     bool fences_hold();
-    // Calls into the policy: marks the thread, watches, catches what must not come out.
+    // Calls the policy: marks the thread, watches, and catches exceptions.
     template <class Work>
     void call(core::entry_point which, Work &&work, bool step = true);
     template <class Work>
@@ -150,7 +150,7 @@ private:
     std::vector<live_transfer> transfers_;
 };
 
-// For calls that may allocate and look at the clock, and come from one thread: [control].
+// For [control] calls. They may allocate and read the clock, and they come from one thread.
 template <class Work>
 void driver::control(core::entry_point which, Work &&work) {
     const bool watched = std::exchange(options_.watch, false);
@@ -186,7 +186,7 @@ void driver::call(core::entry_point which, Work &&work, bool step) {
     else
         guarded();
     at_work.reset();
-    // How numbers are rounded is put back in any case: else a later call would be blamed.
+    // Always restores the rounding mode. Otherwise a later call would be blamed.
     if (const std::string changed = core::restore_surroundings(options_.check_surroundings);
         !changed.empty())
         blame(fault::surroundings, described(which) + " changed " + changed);

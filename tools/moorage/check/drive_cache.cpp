@@ -22,7 +22,7 @@ bool driver::evictable(uint32_t page, uint32_t pool) const {
            world_.pool_of_page(page) == pool;
 }
 
-// Says what is wrong with a victim; true when nothing is.
+// Reports any fault of a victim; true if there is none.
 bool driver::check_victim(uint32_t page, uint32_t pool) {
     if (page >= world_.page_count()) {
         blame(fault::range,
@@ -47,7 +47,7 @@ bool driver::check_victim(uint32_t page, uint32_t pool) {
     return false;
 }
 
-// Asks for `count` victims into good_victims_; wrong ones are replaced by the first that may go.
+// Asks for `count` victims, into good_victims_. Wrong ones are replaced by the first allowed ones.
 void driver::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause) {
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
     uint32_t *out = victims_.last(count), got = 0;
@@ -125,14 +125,14 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
     } else {
         state |= MOORAGE_WHOLE;
     }
-    // Some come in the second version: who looks at bits has to look at the right ones.
+    // Some arrive in the second version, so a policy that reads bits must read the right ones.
     if (world_.options.disturb && page % 3 == 0) state |= 1u << MOORAGE_STATE_VERSION_SHIFT;
     if (cache.on_load)
         call(core::entry_point::on_load,
              [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
 }
 
-// The first content of every pool, as the policy names it.
+// Asks the policy for the first content of every pool.
 void driver::fill() {
     if (!policy_.cache || !policy_.cache->fill) return;
     const auto pools = static_cast<uint32_t>(world_.slots.capacity());
@@ -168,7 +168,7 @@ void driver::fill() {
     }
 }
 
-// Between tokens: a pool loses a slot or gets it back, as when a budget is applied.
+// Between tokens a pool loses a slot or gets it back, as if a budget were applied.
 void driver::disturb() {
     if (!policy_.cache || !draw_.one_in(3)) return;
     const uint32_t pool = draw_.below(static_cast<uint32_t>(world_.slots.capacity()));
@@ -205,7 +205,7 @@ bool driver::held(uint32_t page) {
     return yes != 0;
 }
 
-// What the policy names goes, though nobody wants its room.
+// The pages that the policy names are evicted, though nobody needs their slots.
 void driver::give_up() {
     const uint32_t pool = world_.pool_of_layer(step_.layer), used = world_.used[pool];
     if (used == 0) return;

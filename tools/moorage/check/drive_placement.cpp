@@ -1,4 +1,4 @@
-// drive_placement.cpp - plans, facts and migrations: what they are asked, how they are judged.
+// drive_placement.cpp - plans, facts and migrations: asks for them and judges them.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -25,7 +25,7 @@ uint64_t bits_of(double value) {
 
 }  // namespace
 
-// Two clusters; which ones the seed says, so that the usual worlds see all of them.
+// Plans on two clusters. The seed chooses them, so that the usual worlds cover all.
 void driver::place() {
     for (uint64_t i = 0; i < 2; ++i) {
         cluster_options o =
@@ -79,8 +79,8 @@ void driver::place_on(const cluster_options &options) {
     }
 }
 
-// A refusal is right where memory is short, and may be where it just suffices: some methods need
-// more than one copy of each expert takes.
+// A refusal is right if memory is short. It is allowed if memory just suffices, because some
+// methods need more than one copy of each expert takes.
 void driver::judge_refusal(cluster_world &at, const std::string &text) {
     if (text.ends_with("no text given"))
         blame(fault::incomplete, "plan refuses without a text; call set_error");
@@ -135,7 +135,7 @@ void driver::state_facts(fence arrays) {
                 blame(fault::range, format("fact {} has the name \"{}\"; use snake_case", i, name));
             if (std::isnan(facts[i].value))
                 blame(fault::range, format("fact {} is not a number", name));
-            // What a policy says of its own time may differ from run to run.
+            // A policy's own time may differ from run to run.
             if (!name.ends_with("seconds")) note(bits_of(facts[i].value));
         }
     }

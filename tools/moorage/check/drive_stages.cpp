@@ -1,5 +1,4 @@
-// drive_stages.cpp - budget, prefetch, dispatch and transport: what they are asked, how they are
-// judged.
+// drive_stages.cpp - budget, prefetch, dispatch and transport: asks them and judges their advice.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -63,7 +62,7 @@ void driver::plan_budget() {
     plan_due_ = interval > 0 && interval < MOORAGE_NEVER - step_.token ? step_.token + interval : 0;
 }
 
-// What was prefetched for this layer and is still in the buffer was not asked for: it goes.
+// Prefetches for this layer that are still in the buffer were not used. They are dropped.
 void driver::end_prefetches() {
     if (buffered_ == 0 && !policy_.prefetch) return;
     const uint32_t first = step_.layer * world_.options.experts;
@@ -162,7 +161,7 @@ void driver::prefetch() {
     judge_orders(got, room);
 }
 
-// Without a prefetch policy the buffer fills by chance: a cache policy has to leave it alone.
+// Without a prefetch policy the buffer fills at random. A cache policy must leave it alone.
 void driver::prefetch_anything() {
     uint32_t &state = world_.state[draw_.below(world_.page_count())];
     if (state != 0 || buffered_ >= world_.options.buffer_slots) return;
@@ -203,7 +202,8 @@ void driver::judge_orders(uint32_t count, uint32_t capacity) {
     }
 }
 
-// Devices that exist and can compute the items, and an order that is one, `got` of them.
+// Devices must exist and be able to compute the items. The order must be a permutation of `got`
+// items.
 void driver::judge_devices(const moorage_items &items, uint32_t got) {
     const uint32_t count = items.count;
     uint32_t *devices = devices_.last(count), *order = device_order_.last(count);
@@ -229,8 +229,8 @@ void driver::judge_devices(const moorage_items &items, uint32_t got) {
     }
 }
 
-// Which servers have each of the step's items, about every second one; returns how many entries.
-// Requires: the items are there, but for this.
+// Draws the servers that have each of the step's items, about every second server. Returns the
+// number of entries. Requires: all other data of the items.
 uint32_t driver::fill_remote(uint32_t count) {
     const uint32_t servers = world_.options.servers;
     remote_entries_.clear();
@@ -246,7 +246,7 @@ uint32_t driver::fill_remote(uint32_t count) {
         item_once_.last(entries)[r] = 30'000 + draw_.below(30'000);
         item_remote_.last(entries)[r] = item_once_.last(entries)[r] + 10'000;
     }
-    // Some of what others have cannot be loaded here.
+    // Some experts of other servers cannot be loaded here.
     for (uint32_t i = 0; i < count; ++i)
         if (item_missing_.last(count)[i] && draw_.one_in(3) &&
             item_remote_first_.last(count + 1)[i] < item_remote_first_.last(count + 1)[i + 1])
@@ -310,7 +310,7 @@ void driver::dispatch() {
     if (policy_.dispatch->outcome) tell_outcomes(items);
 }
 
-// As if what is far had been computed where it is first, and the rest here.
+// Reports outcomes as if remote items ran on their first server, and all others here.
 void driver::tell_outcomes(const moorage_items &items) {
     for (uint32_t i = 0; i < items.count; ++i) {
         const bool far = items.host_load_ns[i] == MOORAGE_NEVER;
@@ -328,7 +328,7 @@ void driver::tell_outcomes(const moorage_items &items) {
     }
 }
 
-// Asks one link for a piece and keeps account.
+// Asks one link for a piece and records it.
 void driver::take_piece(uint32_t link) {
     moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
     uint32_t got = 0;
@@ -374,7 +374,7 @@ void driver::transport_events() {
     for (uint32_t i = 0; i < 3; ++i) take_piece(draw_.below(world_.options.links));
 }
 
-// Everything that was submitted and not cancelled has to arrive in the end.
+// Every transfer that was submitted and not cancelled must arrive in the end.
 void driver::drain() {
     for (uint32_t link = 0; link < world_.options.links; ++link) {
         idle_ = false;

@@ -12,7 +12,7 @@
 
 namespace moorage::check {
 
-// What lies behind an array: bytes that tell afterwards, or a page that cannot be touched at all.
+// The fence behind an array: bytes that show a write afterwards, or a page that cannot be touched.
 enum class fence { canary, page };
 
 // Room for `capacity` elements; last(n) gives an array of n that ends at the fence.
@@ -52,7 +52,7 @@ public:
     T *all() { return begin_; }
     std::span<T> span() { return {begin_, capacity_}; }
     T &operator[](size_t index) { return begin_[index]; }
-    // False when the margins have been written to; the fence of pages kills instead.
+    // False if something was written to the margins. A fence of pages kills the process instead.
     bool intact() const {
         if (kind_ == fence::page) return true;
         const size_t bytes = capacity_ * sizeof(T);

@@ -139,7 +139,7 @@ __attribute__((visibility("default"))) time_t time(time_t *out) noexcept {
 namespace moorage::check {
 
 bool can_watch() {
-    // What a library loaded later would find, against what is defined here.
+    // A library that is loaded later must find the definitions of this file.
     void *found = dlsym(RTLD_DEFAULT, "malloc");
     void *found_clock = dlsym(RTLD_DEFAULT, "clock_gettime");
     return found == reinterpret_cast<void *>(&malloc) &&

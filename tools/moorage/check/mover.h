@@ -1,4 +1,4 @@
-// mover.h - runs every second piece of work on another thread, one at a time.
+// mover.h - runs every second piece of work on another thread. Only one runs at a time.
 #pragma once
 
 #include <condition_variable>

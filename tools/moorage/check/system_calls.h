@@ -3,8 +3,8 @@
 
 namespace moorage::check {
 
-// From now on, in this process, every system call but those of memory and exit ends the child with
-// `failed` and the call's name. Cannot be undone. False where the kernel does not allow it.
+// From now on, every system call of this process except memory and exit ends the child with
+// `failed` and the call's name. Cannot be undone. False if the kernel does not allow it.
 bool forbid_blocking_calls();
 
 }  // namespace moorage::check

@@ -9,7 +9,7 @@
 
 namespace moorage::check {
 
-// tests_door.cpp: the library's door and identity
+// tests_door.cpp: the library's entry point and identity
 verdict loads(const subject &);
 verdict exported_symbols_one(const subject &);
 verdict scan_time(const subject &);
@@ -48,7 +48,7 @@ verdict determinism_same_seed(const subject &);
 verdict determinism_thread_move(const subject &);
 verdict reset_equals_new(const subject &);
 verdict replay_equals_steps(const subject &);
-// tests_wire.cpp: what a wire carries
+// tests_wire.cpp: the messages of a wire
 verdict wire_connects(const subject &);
 verdict wire_order(const subject &);
 verdict wire_sizes(const subject &);
@@ -69,12 +69,12 @@ verdict wire_refusals(const subject &);
 verdict wire_numbers(const subject &);
 verdict wire_identity(const subject &);
 
-// Worlds that every test of advice goes through: shared and per layer, roomy and tiny, one token
-// and many, with and without what is optional.
+// The worlds for every test of advice: shared and per layer, roomy and tiny, one token and many,
+// with and without optional parts.
 std::vector<world_options> usual_worlds(const subject &of);
 world_options first_world(const subject &of);
 
-// An active actor in `place`, or why there is none.
+// An active actor in `place`, or the error.
 core::result<std::unique_ptr<actor>> active_actor(const subject &of, world &place);
 
 }  // namespace moorage::check

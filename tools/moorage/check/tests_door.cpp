@@ -1,4 +1,4 @@
-// tests_door.cpp - the one exported function and what it leads to.
+// tests_door.cpp - the one exported function and its tables.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

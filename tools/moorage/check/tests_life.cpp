@@ -89,7 +89,7 @@ verdict activate_limits_extremes(const subject &of) {
         const auto active = (*made)->activate(place.limits);
         if (!active && active.failure().text.ends_with("no text given"))
             return failed("activate refuses limits without a text; call set_error");
-        if (!active) continue;  // refused with a reason, as it may
+        if (!active) continue;  // it may refuse, with a reason
         driver(**made, place, {}).run();
     }
     return passed();
@@ -138,7 +138,7 @@ verdict leak(const subject &of) {
     const int64_t before = live_bytes();
     for (int i = 0; i < lives; ++i) once();
     const int64_t grown = live_bytes() - before;
-    // A thing allocated once in a while by the C library itself is not one per life.
+    // The C library itself allocates now and then, but not once per life.
     if (grown < lives) return passed();
     return failed(format("{} lives from create to destroy left {} bytes behind", lives, grown));
 }
@@ -159,7 +159,7 @@ verdict older_host_tables(const subject &of) {
 }
 
 verdict struct_size_min(const subject &of) {
-    // Every array and struct of the step ends where memory that cannot be touched begins.
+    // Behind every array and struct of the step lies memory that cannot be touched.
     for (world_options o : usual_worlds(of)) {
         o.arrays = fence::page;
         world place(o);

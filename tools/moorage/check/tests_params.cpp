@@ -16,7 +16,7 @@ using core::setting;
 
 namespace {
 
-// Values that the host has to refuse for a parameter.
+// Values that the host must refuse for a parameter.
 std::vector<core::setting_value> refused_values(const moorage_param &p) {
     std::vector<core::setting_value> values;
     if (p.type == MOORAGE_PARAM_INTEGER) {
@@ -68,7 +68,7 @@ core::setting_value draw_value(const moorage_param &p, dice &draw) {
     }
 }
 
-// create called past the host's checks: any status will do, as long as it comes back.
+// Calls create without the host's checks. It may return any status, but it must return.
 verdict create_directly(const subject &of, world &place, const char *name,
                         std::vector<moorage_value> values, bool must_refuse) {
     core::service_host host(place.environment(), "policy under test");

@@ -1,5 +1,5 @@
-// tests_repeat.cpp - equal inputs give equal decisions: again, on other threads, after reset, at
-// speed.
+// tests_repeat.cpp - equal inputs give equal decisions: repeated, on other threads, after reset, in
+// replay.
 #include <algorithm>
 
 #include "core/base/text.h"

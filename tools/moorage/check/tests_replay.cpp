@@ -16,7 +16,8 @@ struct shape {
     const char *name;
 };
 
-// A model, a trace in the order of one shape, and residency: one for each of the two that compare.
+// A model, a trace in the order of one shape, and residency. Each of the two compared sides has
+// one.
 class replay_world {
 public:
     replay_world(const shape &s, uint32_t slots, bool per_layer, uint64_t seed)
@@ -43,7 +44,7 @@ public:
     core::environment environment() { return {&view_, nullptr, nullptr, &future_, seed_}; }
     const moorage_limits &limits() const { return limits_; }
 
-    // Through the policy's own function, in pieces of uneven length.
+    // Uses the policy's own replay function, in pieces of uneven length.
     std::vector<uint32_t> at_speed(actor &policy) {
         std::vector<uint32_t> outcomes(trace_.size());
         dice draw(seed_);
@@ -72,7 +73,7 @@ public:
         }
         return outcomes;
     }
-    // Through observe, victims, admit, on_evict and on_load.
+    // Uses observe, victims, admit, on_evict and on_load.
     std::vector<uint32_t> step_by_step(actor &policy) {
         std::vector<uint32_t> outcomes(trace_.size(), MOORAGE_REPLAY_KEPT);
         const uint32_t *experts = trace_.data();

@@ -1,5 +1,5 @@
-// tests_step.cpp - what a policy may not do inside a step: allocate, block, look at the clock,
-// write astray.
+// tests_step.cpp - forbidden actions inside a step: allocate, block, read the clock, write
+// elsewhere.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ verdict no_block_in_step(const subject &of) {
     if (!can_watch()) return skipped("a sanitizer makes system calls of its own");
     if (!forbid_blocking_calls()) return skipped("the kernel allows no seccomp filter here");
     for (const auto &run : drivers) run->run();
-    // Nothing that follows may make a system call that is trapped, so the child ends here.
+    // The child ends here, because later code could make a trapped system call.
     end_child(outcome::passed, "");
 }
 
@@ -89,7 +89,7 @@ verdict surroundings_kept(const subject &of) {
     return passed();
 }
 
-// What is written goes to a file without a name, which has to stay empty.
+// All output goes to a file without a name, which must stay empty.
 verdict streams_kept(const subject &of) {
     const int file = memfd_create("moorage-output", MFD_CLOEXEC);
     struct stat own {};

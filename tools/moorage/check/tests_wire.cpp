@@ -1,4 +1,4 @@
-// tests_wire.cpp - what a wire carries: order, sizes, memory, backpressure, channels.
+// tests_wire.cpp - the messages of a wire: order, sizes, memory, backpressure, channels.
 #include <ctime>
 
 #include "core/base/text.h"
@@ -11,7 +11,7 @@ using core::format;
 
 namespace {
 
-// Turns until every flow has arrived; messages are released at once.
+// Polls until every flow has arrived. Messages are released at once.
 core::status run(wire_pair &at, std::vector<wire_flow> &flows, uint32_t parts = 1,
                  double limit_s = 8) {
     const auto done = until(
@@ -123,7 +123,7 @@ verdict wire_in_flight(const subject &of) {
     std::vector<wire_flow> flows;
     flows.emplace_back(*(*made)->near, link->near, link->far, 1, count, size);
     flows.emplace_back(*(*made)->far, link->far, link->near, 2, count, size);
-    // All are taken before the first is looked at.
+    // Takes all messages before it looks at the first.
     for (wire_flow &one : flows) {
         one.send(count);
         if (!one.all_sent())
@@ -154,7 +154,7 @@ verdict wire_backpressure(const subject &of) {
             if (one.kind() == MOORAGE_WIRE_MESSAGE) lent.push_back(one.event.message);
         });
     };
-    // Nothing is released: it has to come to a halt, with what is held within the bounds.
+    // Nothing is released, so the flow must stop, and held memory must stay within its bounds.
     for (int quiet = 0; quiet < 400 && !flow.all_sent();) {
         const uint64_t before = flow.sent() + flow.arrived();
         turn();
@@ -208,7 +208,7 @@ verdict wire_memory_stays(const subject &of) {
         [&] { return flows[0].all_arrived(); });
     if (!arrived) return failed(arrived.failure().text);
     dice draw(of.seed);
-    // Half in any order, then the connection ends, then the rest.
+    // Releases half in any order, ends the connection, then releases the rest.
     const auto check_one = [&](size_t at_index) {
         const heard &one = lent[at_index];
         const uint64_t index = static_cast<uint64_t>(at_index);
@@ -242,7 +242,7 @@ verdict wire_channels(const subject &of) {
     if (!bulk || !calls) return failed((bulk ? calls : bulk).failure().text);
     wire_flow heavy(*at.near, bulk->near, bulk->far, 1, 100'000,
                     [](uint64_t) { return 256 << 10; });
-    // Bulk that nobody releases, until it is full.
+    // Sends bulk messages that nobody releases, until the wire is full.
     for (int quiet = 0; quiet < 200;) {
         const uint64_t before = heavy.sent() + heavy.arrived();
         if (!heavy.full()) heavy.send(64);

@@ -1,4 +1,4 @@
-// tests_wire_life.cpp - how connections of a wire begin and end, and what is refused.
+// tests_wire_life.cpp - how connections of a wire begin and end, and refusals.
 #include <thread>
 
 #include "core/base/text.h"
@@ -13,7 +13,7 @@ namespace {
 
 verdict sound(const wire_pair &at) { return at.broken().empty() ? passed() : failed(at.broken()); }
 
-// Sends one message each way, which arrive.
+// Sends one message each way and waits for both.
 core::status speak(wire_pair &at, const wire_link &link, uint64_t seed) {
     const auto size = [](uint64_t) { return 100; };
     wire_flow out(*at.near, link.near, link.far, seed, 1, size);
@@ -33,8 +33,8 @@ core::status speak(wire_pair &at, const wire_link &link, uint64_t seed) {
     return done;
 }
 
-// Messages from near to far, then `finish`; what arrives before CLOSED at far, and whether near was
-// told of its own end.
+// Sends messages from near to far, then calls `finish`. Records the messages before CLOSED at far,
+// and whether near got its own CLOSED.
 struct ending {
     uint64_t arrived = 0;
     int32_t near_reason = 0, far_reason = 0;
@@ -84,7 +84,7 @@ verdict wire_wake(const subject &of) {
     const auto link = at.meet();
     if (!link) return failed(link.failure().text);
     for (int i = 0; i < 20; ++i) {
-        // A poll that does not come back is ended, and named, by the time a test may take.
+        // The timeout of the test ends and names a poll that does not return.
         std::thread waits([&] { at.near->poll(MOORAGE_NEVER); });
         if (i % 2) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         at.near->wake();
@@ -92,7 +92,7 @@ verdict wire_wake(const subject &of) {
         at.near->wake();  // before the poll
         at.near->poll(MOORAGE_NEVER);
     }
-    // A message ends the wait, too.
+    // A message also ends the wait.
     std::vector<unsigned char> bytes(10, 1);
     const moorage_wire_part part{bytes.data(), bytes.size(), 0};
     bool came = false;
@@ -143,7 +143,7 @@ verdict wire_close_at_once(const subject &of) {
     if (seen.near_reason != MOORAGE_WIRE_BY_HOST)
         return failed(format("reason {} where {} (by host) is due", seen.near_reason,
                              int(MOORAGE_WIRE_BY_HOST)));
-    // A listener that is closed takes nobody in, and leaves those that it took in.
+    // A closed listener accepts nobody, and keeps the connections that it accepted.
     at.far->close(at.listener, true);
     if (const auto closed = at.await(*at.far, MOORAGE_WIRE_CLOSED); !closed)
         return failed("CLOSED of a listener: " + closed.failure().text);
@@ -188,7 +188,7 @@ verdict wire_peer_death(const subject &of) {
     const moorage_wire_part part{&closed, 8, 0};
     if (at.near->send(link->near, std::span(&part, 1), 1) != MOORAGE_WIRE_GONE)
         return failed("send to a dead peer does not answer GONE");
-    // It comes back under the same address.
+    // The wire opens again under the same address.
     auto again = wire_end::make(of, usual_wire_limits());
     if (!again) return failed(again.failure().text);
     at.far = std::move(again).value();
@@ -224,7 +224,7 @@ verdict wire_wrong_address(const subject &of) {
     if ((*closed)[0].of() != *begun || (*closed)[0].event.reason != MOORAGE_WIRE_UNREACHABLE)
         return failed(format("reason {} where nobody listens, {} (unreachable) is due",
                              (*closed)[0].event.reason, int(MOORAGE_WIRE_UNREACHABLE)));
-    // Of several addresses one that answers is enough.
+    // One of several addresses must answer; that is enough.
     const std::string good = at.address;
     const auto both = at.near->connect({dead, good}, MOORAGE_WIRE_CALLS);
     if (!both) return failed(both.failure().text);
@@ -325,7 +325,7 @@ verdict wire_numbers(const subject &of) {
         closing.close(i % 2 ? link->near : link->far, false);
         if (const auto closed = at.await(other, MOORAGE_WIRE_CLOSED); !closed)
             return failed(closed.failure().text);
-        // Numbers that are none, or are none any more.
+        // Numbers of no connection, and of one that has ended.
         for (const uint64_t number : {uint64_t{0}, uint64_t{77'777}, ~uint64_t{0}, link->near}) {
             at.near->release(number);
             if (number != link->near) at.near->close(number, true);

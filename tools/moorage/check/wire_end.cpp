@@ -13,7 +13,7 @@ using core::format;
 
 namespace {
 
-// What stands in events that were not written.
+// Fills events before a call, to show which the wire did not write.
 constexpr uint64_t untouched = 0x5a5a5a5a5a5a5a5a;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// wire_end.h - one open instance of a wire under test, whose every event is judged by what wire.h
-// says of any event.
+// wire_end.h - one open instance of a wire under test. Each event is checked by the rules of
+// wire.h.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace moorage::check {
 
-// An event with its texts, which are the wire's only until the next poll.
+// An event with copies of its texts, because the wire's own are valid only until the next poll.
 struct heard {
     moorage_wire_event event;
     std::string identity, address, words;
@@ -29,12 +29,12 @@ struct heard {
     }
 };
 
-// Room for a few thousand small messages, and for long ones one at a time.
+// Room for a few thousand small messages, or one long message at a time.
 moorage_wire_limits usual_wire_limits();
 
 class wire_end {
 public:
-    // Created, activated and open, or why not.
+    // Creates, activates and opens a wire, or returns the error.
     static core::result<std::unique_ptr<wire_end>> make(const subject &of,
                                                         const moorage_wire_limits &limits);
 
@@ -55,7 +55,7 @@ public:
     const moorage_wire &calls() const { return *actor_->wire; }
     // The first rule that an event broke; "" while all is well.
     const std::string &broken() const { return broken_; }
-    // Messages that were taken and not told SENT yet.
+    // Whether the wire took this message and has not told SENT yet.
     bool waits_for_sent(uint64_t connection, uint64_t user) const {
         return borrowed_.contains({connection, user});
     }
@@ -83,10 +83,10 @@ private:
     std::string broken_, refusal_;
 };
 
-// By how much --timeout is longer than usual: waits within a test are too.
+// The ratio of --timeout to its default. Waits within a test use it too.
 inline double patience = 1;
 
-// Loops `turn` until `done` or for so long, then says what did not come about.
+// Calls `turn` until `done`, at most for so long. The error names the missing event.
 template <class Turn, class Done>
 core::status until(const char *what, Turn &&turn, Done &&done, double limit_s = 5) {
     limit_s *= patience;

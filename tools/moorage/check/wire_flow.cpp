@@ -1,4 +1,5 @@
-// wire_flow.cpp - making connections of a wire under test, and sending what can be recognised.
+// wire_flow.cpp - makes connections of a wire under test, and sends messages that can be
+// recognised.
 #include "tools/moorage/check/wire_flow.h"
 
 #include <algorithm>
@@ -123,7 +124,8 @@ void wire_flow::send(uint64_t most, uint32_t parts) {
     }
 }
 
-// What a wire still reads of it is seen at the other end, and not an accident.
+// Overwrites the bytes and keeps them. If the wire still reads them, the other end sees it, and
+// nothing crashes.
 void wire_flow::take_back(std::vector<unsigned char> bytes) {
     std::fill(bytes.begin(), bytes.end(), 0xee);
     if (bytes.size() > (1 << 20)) return;

@@ -1,5 +1,4 @@
-// wire_flow.h - two ends of a wire that are connected, and messages that run from one to the other
-// and are compared.
+// wire_flow.h - two connected ends of a wire, and messages between them that are compared.
 #pragma once
 
 #include <deque>
@@ -26,23 +25,23 @@ public:
                                                          const moorage_wire_limits &far);
 
     core::result<wire_link> meet(int32_t channel = MOORAGE_WIRE_CALLS);
-    // Polls both once; what they heard goes to `take`, which releases messages itself.
+    // Polls both once. Events go to `take`, which releases messages itself.
     void turn(const std::function<void(wire_end &, const heard &)> &take);
-    // The events of one kind that come to `at` until there are `count`; everything else is lost,
-    // messages are released.
+    // Waits for `count` events of one kind at `at`. Other events are dropped, and messages are
+    // released.
     core::result<std::vector<heard>> await(wire_end &at, int32_t kind, size_t count = 1);
     std::string broken() const;
 
     std::unique_ptr<wire_end> near, far;
-    std::string address;  // where the far end listens
+    std::string address;  // address of the far end
     uint64_t listener = 0;
 };
 
-// Message `index` of a flow: its bytes follow from flow and index.
+// Message `index` of a flow. Flow and index determine its bytes.
 std::vector<unsigned char> message_of(uint64_t flow, uint64_t index, uint64_t bytes);
 
-// Messages one way over one connection. The memory of each is overwritten as soon as the wire says
-// that it is the host's again.
+// Messages one way over one connection. The memory of each is overwritten as soon as the wire gives
+// it back.
 class wire_flow {
 public:
     using sizes = std::function<uint64_t(uint64_t index)>;
@@ -51,7 +50,8 @@ public:
 
     // Sends up to `most` messages; stops at FULL.
     void send(uint64_t most, uint32_t parts = 1);
-    // An event of either end; true: it belongs to this flow. A message is compared and stays lent.
+    // Takes an event of either end; true if it belongs to this flow. A message is compared and
+    // stays lent.
     bool hear(wire_end &at, const heard &one);
 
     bool all_sent() const { return next_ == count_; }
@@ -62,7 +62,7 @@ public:
     uint64_t taken_bytes() const { return taken_bytes_; }
     size_t borrowed() const { return borrowed_.size(); }
     const std::string &wrong() const { return wrong_; }
-    // The words of CLOSED where the messages are sent; "" while it is open.
+    // The text of CLOSED at the sending end; "" while it is open.
     const std::string &ended() const { return ended_; }
 
 private:

@@ -1,4 +1,4 @@
-// world.cpp - draws the trace and lays out what the host's views show.
+// world.cpp - draws the trace and lays out the data of the host's views.
 #include "tools/moorage/check/world.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace moorage::check {
 void dice::distinct(uint32_t bound, uint32_t count, uint32_t *out) {
     for (uint32_t n = 0; n < count;) {
         const uint32_t drawn = std::min(below(bound), below(bound));
-        // Dense draws end with the smallest that is left, so this always ends.
+        // A dense draw takes the smallest remaining number, so this always ends.
         uint32_t candidate = drawn;
         for (uint32_t tries = 0; std::find(out, out + n, candidate) != out + n; ++tries)
             candidate = tries < 8 ? below(bound) : (candidate + 1) % bound;

@@ -12,7 +12,7 @@
 
 namespace moorage::check {
 
-// Small numbers drawn alike on every machine.
+// Small random numbers, equal on every machine.
 class dice {
 public:
     explicit dice(uint64_t seed) : engine_(seed) {}
@@ -63,7 +63,7 @@ class world {
 public:
     explicit world(const world_options &options);
 
-    // Everything absent, a new trace drawn from `seed`; addresses stay.
+    // Makes everything absent and draws a new trace from `seed`. Addresses stay.
     void restart(uint64_t seed);
     core::environment environment();
 

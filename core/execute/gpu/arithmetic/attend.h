@@ -1,5 +1,6 @@
-// attend.h - attention over the caches: any number of query heads a key head, long contexts in
-// splits that are merged, sinks, windows; latent attention as one key head of compressed vectors.
+// attend.h - attention over the caches: any number of query heads a key head, sinks, windows. Long
+// contexts are computed in splits that are merged. Latent attention is one key head of compressed
+// vectors.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/host_device.h"
@@ -17,7 +18,7 @@ struct attend_shape {
     uint32_t context;                               // positions of a stream's cache
     uint32_t window;                                // 0: none
     uint32_t heads_at_once;  // query heads of a block; they share the key head
-    uint32_t splits;         // of the context
+    uint32_t splits;         // number of splits of the context
     float scale;
     bool values_in_keys;  // the values are the first value_dim of each key
 
@@ -28,10 +29,11 @@ struct attend_shape {
     }
 };
 
-constexpr uint32_t attend_chunk = 32;  // positions at a time: a lane each
+constexpr uint32_t attend_chunk = 32;  // positions at a time, one for each lane
 
-// Blocks: x tiles, y kv_heads * head_blocks, z splits. rows_max: (token, head) pairs of a block;
-// vectors: values that a thread sums, in steps of the block's threads; Cache: how they are kept.
+// Blocks: x tiles, y kv_heads * head_blocks, z splits. rows_max: (token, head) pairs of a block.
+// vectors: values that a thread sums, in steps of the block's threads. Cache: type of the cached
+// numbers.
 template <class Cache, uint32_t rows_max, uint32_t vectors>
 struct attend_kernel {
     static constexpr uint32_t threads = 128;
@@ -44,11 +46,12 @@ struct attend_kernel {
     const Cache *keys, *values;           // [streams, context, stride]
     const float *sinks;                   // [heads] or null
     float *output;                        // [tokens, heads * value_dim]
-    // Of each split [tokens, heads, splits]: largest score and sum, and unnormalised values.
+    // For each split [tokens, heads, splits]: its largest score and its sum, and unnormalised
+    // values.
     float *partial, *partial_values;
 
-    // In shared memory rows are longer, so that lanes, a row each, meet different banks; whole 16
-    // bytes where they are so without.
+    // In shared memory rows are longer. So lanes, which have a row each, meet different banks. Rows
+    // of whole 16 bytes stay so.
     MOORAGE_HOST_DEVICE static uint32_t padded(uint32_t dim) {
         return dim + cached<Cache>::padding;
     }
@@ -58,7 +61,7 @@ struct attend_kernel {
                                      (attend_chunk * padded(of.head_dim) + value_words) *
                                          sizeof(Cache));
     }
-    // Queries, weights and factors, in whole 16 bytes.
+    // Size of queries, weights and factors, in whole 16 bytes.
     MOORAGE_HOST_DEVICE static uint32_t before_keys(uint32_t head_dim) {
         return ceil_div(rows_max * (head_dim + attend_chunk + 1), 4) * 4;
     }
@@ -119,14 +122,14 @@ private:
         Cache *keys, *values;              // [chunk, padded]
     };
 
-    // Where value `d` of a row's query lies; null: the row has none.
+    // The place of value `d` of a row's query. null: the row has none.
     MOORAGE_HOST_DEVICE const float *query_at(const place &row, uint32_t d) const {
         const uint64_t head = static_cast<uint64_t>(row.token) * shape.heads + row.head;
         return row.valid ? query + head * shape.head_dim + d : nullptr;
     }
     template <class Team>
     MOORAGE_HOST_DEVICE void load_queries(Team &team, const attend_tile &tile, float *out) const {
-        // They are there when the first keys are: load_cache() waits for all.
+        // They arrive with the first keys: load_cache() waits for all.
         team.each([&](uint32_t thread) {
             if (shape.head_dim % 4 == 0 && aligned16(query)) {
                 const uint32_t fours = shape.head_dim / 4;
@@ -149,7 +152,7 @@ private:
         });
     }
 
-    // `count` rows of `dim` values, `stride` apart, to rows of padded(dim).
+    // Copies `count` rows of `dim` values, `stride` apart, to rows of padded(dim).
     struct rows_of_cache {
         const Cache *from;
         uint32_t stride, dim, count;
@@ -173,7 +176,7 @@ private:
                     from[static_cast<uint64_t>(i / dim) * stride + i % dim];
         }
     };
-    // Keys, and values where they lie apart. All that a thread reads it waits for at once.
+    // Copies keys, and values if they are stored apart. A thread waits for all its reads at once.
     MOORAGE_HOST_DEVICE static void copy_rows(uint32_t thread, const rows_of_cache &keys,
                                               const rows_of_cache &values) {
         if (!keys.by_words() || (values.count != 0 && !values.by_words())) {
@@ -234,7 +237,7 @@ private:
         }
     }
 
-    // Scores of the chunk, a lane a position, and the softmax's running largest and sum.
+    // The scores of the chunk, one position a lane, and the running largest and sum of the softmax.
     template <class Team, class Local>
     MOORAGE_HOST_DEVICE void score(Team &team, const attend_tile &tile, uint32_t from,
                                    uint32_t count, const areas &at, Local &most,
@@ -322,7 +325,7 @@ private:
         });
     }
 
-    // A value times the weights of its position [rows_max].
+    // Adds a value times the weights of its position [rows_max].
     MOORAGE_HOST_DEVICE static void add_weighed(const float *weights, float value, uint32_t n,
                                                 numbers<float, rows_max * vectors> &totals) {
         if constexpr (rows_max % 4 == 0) {
@@ -343,7 +346,7 @@ private:
     template <class Team, class Local, class Totals>
     MOORAGE_HOST_DEVICE void store(Team &team, const attend_tile &tile, const areas &at,
                                    Local &most, Local &sums, Totals &totals) const {
-        // Largest score and sum of each row, through shared memory, to all threads.
+        // Gives the largest score and the sum of each row to all threads, through shared memory.
         team.phase([&](uint32_t thread) {
             if (thread % lanes != 0) return;
             MOORAGE_UNROLL
@@ -384,7 +387,7 @@ private:
     }
 };
 
-// Joins the splits of one (head, token); blocks: x heads, y tokens, z of so many values each.
+// Joins the splits of one (head, token). Blocks: x heads, y tokens, z of so many values each.
 struct merge_kernel {
     static constexpr uint32_t threads = 128;
     uint32_t heads, value_dim, splits;
@@ -402,7 +405,7 @@ struct merge_kernel {
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const uint64_t head = static_cast<uint64_t>(team.block_y) * heads + team.block_x;
         const float *own = partial + head * splits * 2;
-        // Of each split its largest score and its sum, and what its values count.
+        // For each split: its largest score, its sum, and the factor of its values.
         float *tops = reinterpret_cast<float *>(team.shared), *sums = tops + splits;
         float *factors = sums + splits;
         team.phase([&](uint32_t thread) {

@@ -1,20 +1,20 @@
-// heads.h - between projections and attention: norms of heads, rotation, and what goes into the
-// caches.
+// heads.h - the steps between projections and attention: norms of heads, rotation, and writing into
+// the caches.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/weights_read.h"
 
 namespace moorage::core::gpu {
 
-// Where the pass's tokens stand; all [tokens] in device memory.
+// Positions of the pass's tokens. All are [tokens] in device memory.
 struct token_table {
     const uint32_t *streams, *positions;
     const float *cosines, *sines;  // [tokens, pairs]
-    uint32_t pairs;                // rotated, of each head
+    uint32_t pairs;                // rotated pairs of each head
     bool interleaved;
 };
 
-// The two values of pair `i` turned by its angle; the first stands at first_of(i).
+// The two values of pair `i`, rotated by its angle. The first is at first_of(i).
 struct rotation {
     uint32_t pairs;
     bool interleaved;
@@ -28,8 +28,8 @@ MOORAGE_HOST_DEVICE inline float clipped(float value, float clip) {
     return clip <= 0 ? value : value > clip ? clip : value < -clip ? -clip : value;
 }
 
-// Grouped attention: a warp a head of one token, first the query heads, then keys, then values.
-// Queries are turned in place; keys and values go into the caches.
+// Grouped attention. A warp handles a head of one token: first the query heads, then keys, then
+// values. Queries are rotated in place. Keys and values go into the caches.
 template <class Cache>
 struct heads_kernel {
     static constexpr uint32_t threads = 128;
@@ -109,8 +109,8 @@ private:
     }
 };
 
-// Latent attention, the compressed vector: norm of its first `rank` values, rotation of the rest,
-// into the cache. A block a token.
+// Latent attention, the compressed vector. The first `rank` values are normalised, the rest is
+// rotated, and all go into the cache. A block a token.
 template <class Cache>
 struct latent_kernel {
     static constexpr uint32_t threads = 128;
@@ -150,7 +150,7 @@ struct latent_kernel {
     }
 };
 
-// The rotated rest of a query head, behind what is in the space of the compressed vectors.
+// The rotated rest of a query head, behind its part in the space of the compressed vectors.
 MOORAGE_HOST_DEVICE inline void turn_rest(const token_table &tokens, uint32_t token,
                                           const float *from, float *out, uint32_t thread,
                                           uint32_t threads) {
@@ -163,7 +163,7 @@ MOORAGE_HOST_DEVICE inline void turn_rest(const token_table &tokens, uint32_t to
         out[turn.second_of(i)] = y * cosine + x * sine;
     }
 }
-// Alone, where products make what is before it; a block a token.
+// Only the rotation, if products make the part before it. A block a token.
 struct turn_rest_kernel {
     static constexpr uint32_t threads = 128;
     token_table tokens;
@@ -183,10 +183,10 @@ struct turn_rest_kernel {
     }
 };
 
-// Latent attention, a query head in the space of the compressed vectors: its part without rotation
-// times the rows of kv_b that make this head's keys, then its rotated part. A block (head, token,
-// slice of the columns); groups of threads take every so manieth row, and their sums meet in shared
-// memory.
+// Latent attention, a query head in the space of the compressed vectors. Its part without rotation
+// is multiplied with the rows of kv_b that make this head's keys. Its rotated part follows. A block
+// (head, token, slice of the columns). Groups of threads take every n-th row, and their sums meet
+// in shared memory.
 template <weight_type type>
 struct absorb_kernel {
     static constexpr uint32_t threads = 256, slices = 4;
@@ -204,7 +204,7 @@ struct absorb_kernel {
         const uint64_t row = static_cast<uint64_t>(token) * heads + head;
         const float *from = query + row * (nope + 2 * tokens.pairs);
         float *out = output + row * (rank + 2 * tokens.pairs);
-        // Whole spans of columns, in units.
+        // Whole spans of columns, counted in units.
         const uint32_t own = ceil_div(ceil_div(rank, span_columns<type>), slices);
         const uint32_t begin = smaller(team.block_z * own * span_columns<type>, rank);
         const uint32_t columns = smaller(own * span_columns<type>, rank - begin);
@@ -232,7 +232,7 @@ struct absorb_kernel {
     }
 
 private:
-    // A unit's columns of the group's rows, `first_unit` the slice's first one.
+    // Adds a unit's columns of the group's rows. `first_unit`: the first unit of the slice.
     MOORAGE_HOST_DEVICE void add_rows(uint32_t head, uint32_t group, uint32_t groups,
                                       uint32_t first_unit, uint32_t unit, const float *from,
                                       float *sums_out) const {

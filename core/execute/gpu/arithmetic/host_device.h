@@ -1,8 +1,8 @@
-// host_device.h - what code that runs on both host and GPU is written with: markers, loads of 16
-// bytes, conversions between number formats.
+// host_device.h - tools for code that runs on both host and GPU: markers, loads of 16 bytes,
+// conversions between number formats.
 //
-// No header in this folder includes CUDA. The compiler of the GPU sees the same functions as the
-// tests on the CPU; where the GPU has an instruction of its own, the two ways stand side by side.
+// No header in this folder includes CUDA. The GPU compiler sees the same functions as the tests on
+// the CPU. If the GPU has an instruction of its own, both variants stand side by side.
 #pragma once
 
 #include <bit>
@@ -32,7 +32,7 @@
 
 namespace moorage::core::gpu {
 
-constexpr uint32_t lanes = 32;  // of a warp
+constexpr uint32_t lanes = 32;  // lanes of a warp
 
 struct alignas(16) words16 {
     uint32_t word[4];
@@ -71,7 +71,7 @@ MOORAGE_HOST_DEVICE inline uint32_t bits_of_float(float value) {
 #endif
 }
 
-// Weights are read once: they need not stay in the first cache.
+// Weights are read once, so they need not stay in the first cache.
 MOORAGE_HOST_DEVICE inline words16 load_stream(const std::byte *from) {
 #if defined(__CUDA_ARCH__)
     words16 out;
@@ -116,12 +116,12 @@ MOORAGE_HOST_DEVICE inline floats4 load4(const float *from) {
 MOORAGE_HOST_DEVICE inline float float_of_bf16(uint16_t bits) {
     return float_of_bits(static_cast<uint32_t>(bits) << 16);
 }
-// To nearest, ties to even; values are finite.
+// Rounds to nearest, ties to even. Values are finite.
 MOORAGE_HOST_DEVICE inline uint16_t bf16_of_float(float value) {
     const uint32_t bits = bits_of_float(value);
     return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
-// Two of them, the first in the lower half.
+// Two such numbers, the first in the lower half.
 MOORAGE_HOST_DEVICE inline uint32_t bf16_pair(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     uint32_t out;
@@ -131,13 +131,13 @@ MOORAGE_HOST_DEVICE inline uint32_t bf16_pair(float first, float second) {
     return bf16_of_float(first) | static_cast<uint32_t>(bf16_of_float(second)) << 16;
 #endif
 }
-// A value as a sum of what matrix units multiply: the nearest such number, and the one nearest to
-// what is left.
+// Splits a value into a sum of two numbers that matrix units multiply: the nearest such number, and
+// the one nearest to the rest.
 MOORAGE_HOST_DEVICE inline void halve(float value, uint16_t &high, uint16_t &low) {
     high = bf16_of_float(value);
     low = bf16_of_float(value - float_of_bf16(high));
 }
-// Eight such numbers; `values` keep what is left.
+// Takes eight such numbers. The rest stays in `values`.
 MOORAGE_HOST_DEVICE inline words16 take_bf16(float (&values)[8]) {
     words16 out;
     MOORAGE_UNROLL
@@ -167,22 +167,22 @@ MOORAGE_HOST_DEVICE inline uint16_t f16_of_float(float value) {
     return half_of_float(value);
 #endif
 }
-// A 4-bit float: sign, two bits of exponent, one of fraction. Its three lower bits at the place
-// where a float has them give the value times 2^-126, the subnormal one included.
+// A 4-bit float: sign, two bits of exponent, one of fraction. Its three lower bits, moved to the
+// place where a float has them, give the value times 2^-126. This holds for the subnormal one too.
 MOORAGE_HOST_DEVICE inline float float_of_fp4(uint32_t code) {
     return float_of_bits((code & 8u) << 28 | (code & 7u) << 22) * 0x1p126f;
 }
-// A power of two: 2^(bits - 127); 255 is no number.
+// A power of two: 2^(bits - 127). 255 is NaN.
 MOORAGE_HOST_DEVICE inline float float_of_scale(uint32_t bits) {
     return float_of_bits(bits == 0 ? 1u << 22 : bits == 255 ? 0x7fc00000u : bits << 23);
 }
 
-// A number as a cache of keys and values holds it: half precision, or all of it.
+// The number type of a cache of keys and values: half precision or float32.
 template <class Cache>
 struct cached;
 template <>
 struct cached<uint16_t> {
-    // Of a row in shared memory, so that rows side by side begin in different banks.
+    // Numbers added to a row in shared memory, so that neighbouring rows begin in different banks.
     static constexpr uint32_t padding = 8;
     static constexpr uint32_t wide = 8;  // numbers in 16 bytes
     MOORAGE_HOST_DEVICE static void widen(const words16 &from, float *out) {

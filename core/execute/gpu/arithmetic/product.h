@@ -1,8 +1,8 @@
-// product.h - products of weights and activations: a warp a row for few tokens, and what such a
-// product is.
+// product.h - products of weights and activations. Defines a product, and the kernel for few tokens
+// with one warp a row.
 //
 // Every matrix of a model goes through product_item: projections, routers, experts, the head. The
-// kernel for few tokens streams the weights once; tile.h has the one for many.
+// kernel for few tokens streams the weights once. The kernel for many tokens is in tile.h.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/weights_read.h"
@@ -25,17 +25,17 @@ struct product_item {
     const uint32_t *gather = nullptr;
     uint32_t input_stride = 0, output_stride = 0, output_first = 0;
     uint32_t first = 0, count = 0;
-    // Columns are summed part by part, so that the segments of an expert, each a number of parts,
-    // add up to the same bits as the whole; 0: one part.
+    // Columns are summed part by part. So the segments of an expert, each a number of parts, add up
+    // to the same bits as the whole. 0: one part.
     uint32_t part = 0;
-    bool continues = false;  // sums go on from the output of the segment before; no bias then
+    bool continues = false;  // sums go on from the output of the segment before, without bias
     bool exact = false;      // matrix units get all 24 bits of the inputs
     product_end end = product_end::store;
     activation_kind activation = activation_kind::silu;
     float limit = 0, multiplier = 1;
-    // Rows in groups (heads): row r is row group_first + r / group_rows * group_stride +
-    // r % group_rows of the matrix, reads the input from r / group_rows * group_input on, and goes
-    // to r / group_rows * group_output + r % group_rows of the output. No group continues another.
+    // Rows in groups (heads). Row r is row group_first + r / group_rows * group_stride + r %
+    // group_rows of the matrix. It reads the input from r / group_rows * group_input on. It goes to
+    // r / group_rows * group_output + r % group_rows of the output. No group continues another.
     uint32_t group_rows = 0, group_stride = 0, group_first = 0, group_input = 0, group_output = 0;
     uint32_t rows = 0;
 };
@@ -53,7 +53,7 @@ MOORAGE_HOST_DEVICE inline uint32_t output_column(const product_item &item, uint
     return row / item.group_rows * item.group_output + row % item.group_rows;
 }
 
-// Where the sum of (assignment, row) goes.
+// Writes the sum of (assignment, row).
 MOORAGE_HOST_DEVICE inline void finish(const product_item &item, uint32_t assignment, uint32_t row,
                                        float sum, float second) {
     float &output = item.output[static_cast<uint64_t>(assignment) * item.output_stride +
@@ -65,7 +65,7 @@ MOORAGE_HOST_DEVICE inline void finish(const product_item &item, uint32_t assign
     else
         output = item.multiplier * sum;
 }
-// What the sum of (assignment, row) begins with.
+// The value at which the sum of (assignment, row) begins.
 MOORAGE_HOST_DEVICE inline float beginning(const product_item &item, uint32_t assignment,
                                            uint32_t row) {
     if (item.continues)
@@ -74,7 +74,7 @@ MOORAGE_HOST_DEVICE inline float beginning(const product_item &item, uint32_t as
     return item.bias ? item.bias[row] : 0;
 }
 
-// A table that a launch takes along to memory, for those after it.
+// A table that a launch writes to memory, for later launches.
 struct words_of_launch {
     static constexpr uint32_t most = 48;
     uint32_t words[most], count = 0;
@@ -89,15 +89,16 @@ struct words_of_launch {
     }
 };
 
-// Experts whose items go with the launch: 3 of the 4 KB that arguments may have.
+// Experts whose items go with the launch. They take 3 of the 4 KB that arguments may have.
 constexpr uint32_t experts_inline_max = 16;
 
-// Blocks: x over the row groups of all `items`, or of one item each in y; z over groups of tokens.
-// The items lie in the arguments or, where they are too many, in a table in device memory.
+// Blocks: x over the row groups of all `items`, or y over the items and x over the row groups of
+// one; z over groups of tokens. The items lie in the arguments. If they are too many, they lie in a
+// table in device memory.
 //
-// Of one token and a format of few bits a warp first copies its rows to shared memory, 16 bytes a
-// lane and all at once: what is read at a time is otherwise 2 or 4 bytes, and by the values that
-// are made of them registers are full before enough of these are under way (decision 0045).
+// For one token and a format of few bits, a warp first copies its rows to shared memory, 16 bytes a
+// lane and all at once. Otherwise each read has 2 or 4 bytes. The values made of them then fill the
+// registers before enough reads are under way (decision 0045).
 template <weight_type type, uint32_t tokens_max, uint32_t items_max = 4>
 struct row_kernel {
     static constexpr uint32_t threads = 256;
@@ -107,7 +108,7 @@ struct row_kernel {
     // these as many parts as registers hold the values of.
     static constexpr weight_format format = weight_formats[static_cast<size_t>(type)];
     static constexpr bool copies = tokens_max == 1 && format.bytes < 2 * format.block;
-    // Of a multiprocessor, as far as registers do.
+    // Blocks that a multiprocessor should hold at least, as far as registers suffice.
     static constexpr uint32_t blocks_min = !copies ? 0 : format.block > 128 ? 3 : 4;
     static constexpr uint32_t rows_most = tokens_max > 1 ? 2 : 1;
     MOORAGE_HOST_DEVICE static uint32_t rows_at_once(const product_item &item) {
@@ -120,8 +121,8 @@ struct row_kernel {
     static constexpr uint32_t parts_at_once = tokens_max > 1 ? 2 : reader<type>::runs > 2 ? 4 : 8;
     product_item items[inline_max];
     uint32_t count = 0;                   // in `items`
-    bool apart = false;                   // one of them for each y
-    const product_item *table = nullptr;  // the same
+    bool apart = false;                   // number of `items`
+    const product_item *table = nullptr;  // one item for each y
     words_of_launch words;
     uint32_t copied_bytes = 0;  // shared memory of a warp: of the most that an item needs
 
@@ -184,7 +185,7 @@ struct row_kernel {
     }
 
 private:
-    // Of a row's values, as bytes_of_columns() has it: fp8 may end within a block.
+    // Bytes of a row's values, as in bytes_of_columns(). fp8 may end within a block.
     MOORAGE_HOST_DEVICE static uint32_t row_bytes_of(uint32_t columns) {
         return columns * format.bytes / format.block;
     }
@@ -314,7 +315,7 @@ private:
         });
     }
 
-    // Of the first `count` sums of each token, in every lane.
+    // Sums over all lanes: the first `count` sums of each token, then in every lane.
     template <uint32_t count, class Team, class Local>
     MOORAGE_HOST_DEVICE void sum_lanes(Team &team, uint32_t warp,
                                        const token_inputs<tokens_max> &inputs, Local &sums) const {

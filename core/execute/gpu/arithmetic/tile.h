@@ -1,22 +1,22 @@
 // tile.h - products for many tokens: blocks of 64 rows times 64 tokens on the matrix units.
 //
-// Both sides are taken as sums of the numbers that the units multiply, so that results keep nearly
-// the precision of the kernel for few tokens: high * high + high * low + low * high, in float32.
-// Weights that are such numbers (weight_format::unit) have no low part; inputs get a third where
-// the item asks for it. The sums of a segment go on from those of the segment before in the same
-// order, so a split expert gives the same bits.
+// Both sides are split into sums of numbers that the units multiply: high * high + high * low + low
+// * high, in float32. So results keep nearly the precision of the kernel for few tokens. Weights
+// that are such numbers (weight_format::unit) have no low part. Inputs get a third part if the item
+// asks for it. The sums of a segment go on from those of the segment before in the same order, so a
+// split expert gives the same bits.
 //
-// Formats of few bits are copied to shared memory as they lie, some blocks of each row at a time
-// and 16 bytes a lane, and read there: loads of two or four bytes from 64 rows ask more of the
-// first cache than all else together (decision 0046).
+// Formats of few bits are copied unchanged to shared memory, some blocks of each row at a time and
+// 16 bytes a lane, and read there. Loads of two or four bytes from 64 rows would load the first
+// cache more than everything else together (decision 0046).
 #pragma once
 
 #include "core/execute/gpu/arithmetic/product.h"
 
 namespace moorage::core::gpu {
 
-// Blocks: x over rows, y items, z over tokens. The order of a sum is that of the columns, 16 at a
-// time; product_item::part is not needed for it.
+// Blocks: x over rows, y items, z over tokens. A sum follows the order of the columns, 16 at a
+// time. It does not need product_item::part.
 template <weight_type type, bool two>
 struct tile_kernel {
     static constexpr uint32_t threads = 256;
@@ -26,13 +26,13 @@ struct tile_kernel {
     static constexpr bool split = format_of_weights.unit == unit_form::two;
     static constexpr uint32_t matrices = two ? 2 : 1;
     static constexpr uint32_t tile_values = side * depth;
-    // Weights high and low of each matrix, three parts of the inputs; the results take the same
-    // place.
+    // The high and low weights of each matrix, and three parts of the inputs. The results take the
+    // same place.
     static constexpr uint32_t parts_bytes =
         (matrices * (split ? 2 : 1) + 3) * tile_values * sizeof(uint16_t);
-    // Of formats of few bits: what is copied of a row at a time, from the border of 16 bytes before
-    // it to the one behind; rows lie an odd number of 16 bytes apart, which spreads them over
-    // banks. Two such copies: one is read, one under way.
+    // For formats of few bits. The copied part of a row reaches from the border of 16 bytes before
+    // it to the one behind it. Rows lie an odd number of 16 bytes apart, which spreads them over
+    // banks. There are two such copies: one is read, one is under way.
     static constexpr bool copies = format_of_weights.bytes < 2 * format_of_weights.block;
     static constexpr uint32_t copied_columns =
         format_of_weights.block > 64 ? format_of_weights.block : 64;
@@ -44,7 +44,7 @@ struct tile_kernel {
     static constexpr uint32_t output_bytes = matrices * side * out_stride * sizeof(float);
     static constexpr uint32_t shared_bytes =
         parts_bytes + 2 * copy_bytes > output_bytes ? parts_bytes + 2 * copy_bytes : output_bytes;
-    static_assert(shared_bytes <= 99 << 10);  // what a block may have on the GPUs with the least
+    static_assert(shared_bytes <= 99 << 10);  // limit of a block on the smallest GPUs
     product_item one;
     const product_item *table = nullptr;
 
@@ -75,8 +75,8 @@ private:
     }
     static constexpr uint32_t low_first = matrices;  // areas: highs, lows, then inputs
     static constexpr uint32_t input_first = matrices * (split ? 2 : 1);
-    // Eight columns in turn, so that neither those who write two rows nor those who read eight
-    // lines meet in a bank.
+    // Eight columns in turn. So threads that write two rows, or read eight lines, do not meet in a
+    // bank.
     MOORAGE_HOST_DEVICE static uint32_t place(uint32_t line, uint32_t column) {
         return line * depth + ((column / 8 ^ line / 2 % 4) * 8 | column % 8);
     }
@@ -97,8 +97,8 @@ private:
 
     // ---- lines
 
-    // A thread's line of each matrix and of the inputs; of those beyond the matrix, the last one,
-    // of which nobody asks for what comes of it.
+    // A thread's line of each matrix and of the inputs. For lines beyond the matrix it is the last
+    // line; nobody uses their result.
     struct lines {
         stored_row rows[matrices];
         const float *inputs;
@@ -121,12 +121,12 @@ private:
         of.inputs = item.input + static_cast<uint64_t>(source) * item.input_stride;
         return of;
     }
-    // Nothing has to be asked of a line, then: neither where it lies nor whether it ends.
+    // Whether nothing has to be checked for a line: neither its alignment nor its end.
     MOORAGE_HOST_DEVICE static bool is_smooth(const product_item &item) {
         const auto fits = [](const matrix &of) {
             return is_aligned<type>(row_of<type>(of, 0)) && is_aligned<type>(row_of<type>(of, 1));
         };
-        // Of blocks of single bytes the last may be cut off.
+        // With blocks of single bytes, the last block may be cut off.
         constexpr uint32_t block = format_of_weights.block;
         constexpr uint32_t whole = block == format_of_weights.bytes ? span_columns<type> : block;
         const uint32_t columns = item.weights.columns;
@@ -137,8 +137,8 @@ private:
 
     // ---- columns
 
-    // What of the next columns is under way while the units multiply these: eight of each line. Not
-    // what is copied.
+    // The part of the next columns that is under way while the units multiply these: eight of each
+    // line. Copied parts do not count.
     static constexpr bool as_it_is = format_of_weights.unit == unit_form::itself;
     struct eight {
         float at[8];
@@ -179,7 +179,7 @@ private:
         }
     }
 
-    // The columns from `first` on of 64 rows of each matrix.
+    // Takes the columns from `first` on of 64 rows of each matrix.
     template <class Team>
     MOORAGE_HOST_DEVICE static void copy(Team &team, const product_item &item, uint32_t row,
                                          uint32_t first) {
@@ -197,7 +197,7 @@ private:
             }
         });
     }
-    // A row where it was copied to, by the columns that it has where it lies.
+    // A row in the place to which it was copied, addressed by its original columns.
     template <class Team>
     MOORAGE_HOST_DEVICE static near_row copied_row(Team &team, const stored_row &row, uint32_t m,
                                                    uint32_t line, uint32_t column) {
@@ -297,8 +297,8 @@ private:
                 multiply_tiles<1>(team, warp, exact, sums[warp].at);
         });
     }
-    // Weights and inputs are read once for all that they meet, and a sum waits as seldom as can be
-    // for what was added before: all others come between.
+    // Weights and inputs are read once for all their products. A sum waits as rarely as possible
+    // for its earlier value, because all other sums come between.
     template <uint32_t count, class Team>
     MOORAGE_HOST_DEVICE static void multiply_tiles(Team &team, uint32_t warp, bool exact,
                                                    typename Team::tile *sums) {
@@ -374,7 +374,7 @@ private:
         team.barrier();
         team.each([&](uint32_t thread) {
             for (uint32_t i = thread; i < side * side; i += threads) {
-                // Rows next to each other in one token's output go to threads next to each other.
+                // Neighbouring rows in one token's output go to neighbouring threads.
                 const uint32_t r = i % side, t = i / side;
                 if (row + r >= item.rows || token + t >= item.count) continue;
                 const float second = two ? out[(side + r) * out_stride + t] : 0;

@@ -1,11 +1,11 @@
-// tokens.h - what is done to a token's vector as a whole: embedding, sums of experts, norms.
+// tokens.h - operations on a token's whole vector: embedding, sums of experts, norms.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/weights_read.h"
 
 namespace moorage::core::gpu {
 
-// output[t] = multiplier * embedding[ids[t]]; a block a token.
+// output[t] = multiplier * embedding[ids[t]]. A block a token.
 struct embed_kernel {
     static constexpr uint32_t threads = 256;
     matrix embedding;
@@ -25,8 +25,8 @@ struct embed_kernel {
 };
 
 // state[t] = before[t] + multiplier * (sum over ranks of weight * experts[place] + shared *
-// sigmoid(gate)), then output[t] = norm(state[from]); a block a row of the output. Either half may
-// be missing, and ranks whose place is no_place.
+// sigmoid(gate)), then output[t] = norm(state[from]). A block a row of the output. Either half may
+// be missing. Ranks whose place is no_place are left out.
 constexpr uint32_t no_place = UINT32_MAX;
 struct combine_kernel {
     static constexpr uint32_t threads = 512;
@@ -44,13 +44,13 @@ struct combine_kernel {
     const float *norm_weight, *norm_bias;  // bias: layer norm; weight null: no norm
     bool layer_norm;
     float epsilon;
-    const uint32_t *rows;  // which row of state each row of the output is made of; null: its own
+    const uint32_t *rows;  // the row of state for each row of the output; null: the same row
     float *output;
 
-    // Columns that a thread works on at once, so that it waits for their values together.
+    // Columns that a thread works on at once. It waits for their values together.
     static constexpr uint32_t at_once = 4;
 
-    // What is added to columns begin + i * threads, where they are there.
+    // The sums to add to columns begin + i * threads, as far as these columns exist.
     MOORAGE_HOST_DEVICE numbers<float, at_once> added(uint32_t token, uint32_t begin) const {
         numbers<float, at_once> sums{};
         const auto column = [&](uint32_t i) {
@@ -65,13 +65,13 @@ struct combine_kernel {
             const float *row = experts + static_cast<uint64_t>(dropped ? 0 : place) * width;
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < at_once; ++i) {
-                // What nobody has written is not read either.
+                // A row that nobody has written is not read.
                 const float value = dropped ? 0 : row[column(i)];
                 sums.at[i] = dropped ? sums.at[i] : sums.at[i] + weight * value;
             }
         }
         if (!shared) return sums;
-        // 0, unless the logit is no finite number, which the sigmoid would hide.
+        // 0, unless the logit is not finite: the sigmoid would hide that.
         const float odd = gate ? gate[token] - gate[token] : 0;
         const float factor = gate ? sigmoid(gate[token]) + odd : 1;
         MOORAGE_UNROLL
@@ -140,9 +140,9 @@ struct halve_kernel {
     }
 };
 
-// Copies floats to memory of the host, and tells it so: a word there becomes the number of such
-// launches so far. The number is kept in device memory, since a launch that is recorded has its
-// arguments for good. One block.
+// Copies floats to host memory and tells the host: a word there becomes the number of such launches
+// so far. The number is kept in device memory, because a recorded launch keeps its arguments. One
+// block.
 struct tell_kernel {
     static constexpr uint32_t threads = 256;
     static constexpr uint32_t parts_max = 2;
@@ -151,7 +151,7 @@ struct tell_kernel {
         float *to;
     };
     part parts[parts_max];  // `to` null: none
-    uint64_t count;         // of each
+    uint64_t count;         // count of each part
     uint32_t *number, *word;
 
     template <class Team>
@@ -164,14 +164,14 @@ struct tell_kernel {
         team.barrier();
         team.each([&](uint32_t thread) {
             if (thread != 0) return;
-            // What the other threads wrote, too: the barrier has brought it here.
+            // Includes what the other threads wrote: the barrier has brought it here.
             team.fence();
             team.tell(word, ++*number);
         });
     }
 };
 
-// A table that is small enough to come as an argument, to memory. One block.
+// Copies a table that is small enough to come as an argument to memory. One block.
 struct words_kernel {
     static constexpr uint32_t threads = 128;
     static constexpr uint32_t words_max = 512;

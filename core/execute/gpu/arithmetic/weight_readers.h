@@ -2,13 +2,13 @@
 //
 //   floats4 values = reader<weight_type::q4_k>::run<16>(row, span, lead, number);
 //
-// A row is cut into spans of `runs * apart` columns. A run is four columns side by side: number
-// `number` of those at `lead` = 0, 4, .. apart - 4 begins at column number * apart + lead of its
-// span. The runs of one lead are what one word of codes holds, and what a lane reads at a time.
-// Values are, to the bit, those of core/model/weight_values.cpp, which also says how blocks lie.
+// A row is cut into spans of `runs * apart` columns. A run is four columns side by side. With
+// `lead` = 0, 4, .. apart - 4, run `number` begins at column number * apart + lead of its span. One
+// word of codes holds the runs of one lead, and a lane reads these at a time. Values equal those of
+// core/model/weight_values.cpp, to the bit. That file also describes the layout of blocks.
 //
-// `aligned` says what rows are aligned to: 1, or the format's `alignment`, which its blocks keep.
-// Where a run may cross the end of a row, `single` gives one value.
+// `aligned` is the alignment of rows: 1, or the format's `alignment`, which its blocks keep. Where
+// a run may cross the end of a row, `single` gives one value.
 #pragma once
 
 #include <type_traits>
@@ -18,7 +18,7 @@
 
 namespace moorage::core::gpu {
 
-// Where a block of threads keeps bytes of its own, in shared memory.
+// A place in the shared memory of a block of threads.
 struct near_bytes {
     const std::byte *at;
 
@@ -32,7 +32,8 @@ struct near_bytes {
 MOORAGE_HOST_DEVICE inline const std::byte *plain(const std::byte *from) { return from; }
 MOORAGE_HOST_DEVICE inline const std::byte *plain(near_bytes from) { return from.at; }
 
-// A row of a matrix, what lies apart from it included; its values where they lie or near by.
+// A row of a matrix, with its separate scales and orders. Its values are in place or in shared
+// memory.
 template <class Bytes>
 struct row_in {
     Bytes values;
@@ -70,7 +71,7 @@ MOORAGE_HOST_DEVICE inline uint32_t load_half(From from) {
     if constexpr (aligned % 2 == 0) return fetch<unsigned short>(from);
     return load_byte(from) | load_byte(from + 1) << 8;
 }
-// Of no alignment it may read up to the next border of four bytes.
+// Without alignment it may read up to the next border of four bytes.
 template <uint32_t aligned, class From>
 MOORAGE_HOST_DEVICE inline uint32_t load_word(From from) {
 #if defined(__CUDA_ARCH__)
@@ -118,7 +119,8 @@ MOORAGE_HOST_DEVICE inline uint32_t byte_of(uint32_t word, uint32_t number) {
 MOORAGE_HOST_DEVICE inline uint32_t bits_of(uint32_t word, uint32_t low, uint32_t mask) {
     return word >> low & mask * 0x01010101u;
 }
-// Codes less their zero point. A byte in the lowest bits of 2^23's fraction is added to it.
+// Codes minus their zero point. Adding a byte as the lowest bits of 2^23's fraction converts it to
+// float.
 MOORAGE_HOST_DEVICE inline floats4 codes_less(uint32_t codes, float zero) {
     floats4 out;
     MOORAGE_UNROLL
@@ -137,14 +139,14 @@ MOORAGE_HOST_DEVICE inline floats4 times(float scale, floats4 of) {
     for (uint32_t i = 0; i < 4; ++i) of.at[i] *= scale;
     return of;
 }
-// Scale times codes is exact wherever something is added to it.
+// Adding something to scale times codes loses no bit of the product: it is exact.
 MOORAGE_HOST_DEVICE inline floats4 times_plus(float scale, floats4 of, float offset) {
     MOORAGE_UNROLL
     for (uint32_t i = 0; i < 4; ++i) of.at[i] = scale * of.at[i] + offset;
     return of;
 }
 
-// Sixteen small numbers, 128 added to each, four in a word.
+// Sixteen small numbers, with 128 added to each, four in a word.
 struct code_table {
     uint32_t word[4];
 };
@@ -161,7 +163,7 @@ inline constexpr int twice_fp4_values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
 inline constexpr code_table iq4_table = table_of(iq4_values);
 inline constexpr code_table twice_fp4_table = table_of(twice_fp4_values);
 
-// The numbers of four codes of 4 bits.
+// The numbers for four codes of 4 bits.
 MOORAGE_HOST_DEVICE inline floats4 looked_up(uint32_t t0, uint32_t t1, uint32_t t2, uint32_t t3,
                                              uint32_t codes) {
 #if defined(__CUDA_ARCH__)
@@ -207,7 +209,7 @@ struct reader<weight_type::f32> {
         return load_f32(row.values + column * 4ull);
     }
 };
-// Of two bytes: eight at a time in `unit`, four in `run`.
+// Reads values of two bytes: eight at a time in `unit`, four in `run`.
 template <class Widened>
 struct short_reader {
     static constexpr uint32_t runs = 2, apart = 4, alignment = 16;
@@ -254,7 +256,8 @@ struct reader<weight_type::f16> : short_reader<widened_f16> {};
 template <>
 struct reader<weight_type::fp8> {
     static constexpr uint32_t runs = 1, apart = 4, alignment = 4;
-    // Exponent and fraction where a float has them, whose bias is larger by 120.
+    // Moves exponent and fraction to the place where a float has them. A float's bias is larger by
+    // 120.
     MOORAGE_HOST_DEVICE static float of_code(uint32_t code) {
         const uint32_t magnitude = code & 0x7f;
         const float value = float_of_bits(magnitude << 20 | (code & 0x80) << 24) * 0x1p120f;
@@ -308,17 +311,19 @@ struct reader<weight_type::q8_0> {
     }
 };
 
-// 16 bytes of nibbles, the low halves first, at `codes`, and what goes before them.
+// 16 bytes of nibbles at `codes`, the low halves first, and the values that precede them in the
+// block.
 template <uint32_t aligned, class From>
 MOORAGE_HOST_DEVICE inline uint32_t nibbles_at(From codes, uint32_t lead,
                                                uint32_t number) {
     return bits_of(load_word<aligned>(codes + lead), 4 * number, 15);
 }
-// The fifth bits of the same, in the fifth place of each byte: of 32, those from `first` on.
+// The fifth bits of the same codes, in the fifth place of each byte. Of 32 bits, those from `first`
+// on.
 template <uint32_t aligned, class From>
 MOORAGE_HOST_DEVICE inline uint32_t fifths_at(From word, uint32_t first) {
     const uint32_t four = load_word<aligned>(word) >> first & 15;
-    // Bit i of the four to bit 8 i + 4.
+    // Moves bit i of the four to bit 8 i + 4.
     return (four * 0x00204081u & 0x01010101u) << 4;
 }
 
@@ -388,7 +393,8 @@ struct reader<weight_type::mxfp4_gguf> {
     MOORAGE_HOST_DEVICE static floats4 run(const Row &row, uint32_t span, uint32_t lead,
                                            uint32_t number) {
         const auto block = row.values + span * 17ull;
-        // Half the scale for twice the value: the largest scale itself is no float32.
+        // Half the scale for twice the value, because the largest scale itself does not fit into
+        // float32.
         const uint32_t exponent = load_byte(block);
         const uint32_t half = exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23;
         return times(float_of_bits(half),
@@ -416,7 +422,8 @@ struct reader<weight_type::int4_64> : int4_reader<64> {};
 template <>
 struct reader<weight_type::int4_128> : int4_reader<128> {};
 
-// Each column of a group of its own, whose scale and zero point lie apart.
+// Each column belongs to a group of its own choice. Scale and zero point of the group are stored
+// apart.
 template <>
 struct reader<weight_type::int4_ordered> {
     static constexpr uint32_t runs = 2, apart = 16, alignment = 4;
@@ -492,7 +499,7 @@ struct reader<weight_type::q6_k> {
     }
 };
 
-// The head of a block of Q4_K and Q5_K, and the scale and minimum of a group of 32, six bits each.
+// The head of a block of Q4_K and Q5_K. Scale and minimum of a group of 32 have six bits each.
 struct k_scales {
     float scale, least;
 };

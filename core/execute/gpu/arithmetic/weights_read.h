@@ -7,7 +7,7 @@
 
 namespace moorage::core::gpu {
 
-// What a lane reads at a time, and the columns that units side by side make up.
+// Values that a lane reads at a time, and the columns that neighbouring units make up.
 template <weight_type type>
 inline constexpr uint32_t unit_values = 4 * reader<type>::runs;
 template <weight_type type>
@@ -21,14 +21,14 @@ MOORAGE_HOST_DEVICE inline stored_row row_of(const matrix &of, uint32_t row) {
     return {of.data + row * of.row_bytes,
             of.scales ? of.scales + row / shared * of.scale_row_bytes : nullptr, of.group_of};
 }
-// Whether the row is where its format's loads want it.
+// Whether the row has the alignment that its format's loads need.
 template <weight_type type, class Row>
 MOORAGE_HOST_DEVICE inline bool is_aligned(const Row &row) {
     return (reinterpret_cast<uintptr_t>(plain(row.values)) & (reader<type>::alignment - 1)) == 0;
 }
 
-// The number-th unit of an aligned row: run i begins at column
-// number / span_units * span_columns + number % span_units * 4 + i * apart.
+// The number-th unit of an aligned row. Run i begins at column number / span_units * span_columns +
+// number % span_units * 4 + i * apart.
 template <weight_type type, class Row>
 MOORAGE_HOST_DEVICE inline void read_unit(const Row &row, uint32_t number, floats4 *out) {
     using by = reader<type>;
@@ -57,14 +57,14 @@ MOORAGE_HOST_DEVICE inline float read_single(const Row &row, uint32_t column) {
     } else {
         const floats4 four = read_run<type, 1>(row, column / 4 * 4);
         float out = four.at[0];
-        // By constants, so that it stays in registers.
+        // Indexed by constants, so that it stays in registers.
         MOORAGE_UNROLL
         for (uint32_t n = 1; n < 4; ++n) out = column % 4 == n ? four.at[n] : out;
         return out;
     }
 }
 
-// Of a type that is not known before.
+// One value of a type that is only known at run time.
 template <size_t index = 0>
 MOORAGE_HOST_DEVICE inline float weight_of(const matrix &of, uint32_t row, uint32_t column) {
     if constexpr (index < weight_format_count) {
@@ -76,7 +76,7 @@ MOORAGE_HOST_DEVICE inline float weight_of(const matrix &of, uint32_t row, uint3
     }
 }
 
-// Inputs of the tokens a warp works on at a time: token t begins at base + offset[t].
+// Inputs of the tokens that a warp works on at a time. Token t begins at base + offset[t].
 template <uint32_t tokens_max>
 struct token_inputs {
     const float *base;
@@ -85,8 +85,7 @@ struct token_inputs {
     bool aligned;  // to 16 bytes, all of them
 };
 
-// The tokens a lane takes: of a kernel for one token there is that one, which the compiler may
-// know.
+// The number of tokens of a lane. A kernel for one token has one, and the compiler may know that.
 template <uint32_t tokens_max>
 MOORAGE_HOST_DEVICE inline bool has_token(const token_inputs<tokens_max> &inputs, uint32_t token) {
     return tokens_max == 1 || token < inputs.count;
@@ -101,9 +100,9 @@ MOORAGE_HOST_DEVICE inline uint32_t column_of_unit(uint32_t unit) {
 template <class Row>
 inline constexpr bool is_near = std::is_same_v<Row, near_row>;
 
-// Adds to sums[r, t] what `lane` of a warp contributes to the sum of row r over columns [begin,
-// end): every 32nd unit, then every 32nd of the values left. The rows share what is read of the
-// inputs, and what a lane waits for is under way at once.
+// Adds to sums[r, t] the contribution of a warp's `lane` to the sum of row r over columns [begin,
+// end): every 32nd unit, then every 32nd of the values left. The rows share the inputs that are
+// read. All reads of a lane are under way at once.
 template <weight_type type, uint32_t tokens_max, uint32_t count, class Row>
 MOORAGE_HOST_DEVICE inline void add_rows(const numbers<Row, count> &rows, uint32_t begin,
                                          uint32_t end, uint32_t lane,
@@ -163,9 +162,9 @@ MOORAGE_HOST_DEVICE inline void add_rows(const numbers<Row, count> &rows, uint32
     }
 }
 
-// Adds to sums[p, t] what `lane` contributes to the sum of a row over part p of columns
-// [begin, end): `step` columns each, fewer in the last. A part's sum has the same bits whichever
-// parts are computed with it. Requires: begin < end, at most `parts` parts.
+// Adds to sums[p, t] the contribution of `lane` to the sum of a row over part p of columns [begin,
+// end): `step` columns each, fewer in the last. A part's sum has the same bits, whichever parts are
+// computed with it. Requires: begin < end, at most `parts` parts.
 template <weight_type type, uint32_t tokens_max, uint32_t parts, class Row>
 MOORAGE_HOST_DEVICE inline void add_parts(const Row &row, uint32_t begin, uint32_t step,
                                           uint32_t end, uint32_t lane,
@@ -178,7 +177,8 @@ MOORAGE_HOST_DEVICE inline void add_parts(const Row &row, uint32_t begin, uint32
         const uint32_t from = begin / span * units, each = step / span * units;
         const uint32_t last = end / span * units;
         for (uint32_t unit = lane; unit < each; unit += lanes) {
-            // Loads of what is far away come first; what is near is taken as it is needed.
+            // Loads from device memory come first. Values in shared memory are read when they are
+            // needed.
             constexpr uint32_t kept = is_near<Row> ? 1 : parts;
             floats4 values[kept][by::runs];
             const auto read = [&](uint32_t p) {
@@ -235,7 +235,7 @@ MOORAGE_HOST_DEVICE inline float activated(activation_kind kind, float limit, fl
             return 0.5f * gate *
                    (1 + tanhf(0.79788456f * (gate + 0.044715f * gate * gate * gate))) * up;
         case activation_kind::clamped_swiglu: {
-            // 1, unless one of them is no finite number: the limits would hide that.
+            // 1, unless one of them is not finite: the limits would hide that.
             const float one = 1 + ((gate - gate) + (up - up));
             const float low = gate < limit ? gate : limit;
             const float both = up > limit ? limit : up < -limit ? -limit : up;

@@ -1,39 +1,43 @@
-// batch.hpp - what it adds that the tokens of a batch pass a layer together (Apache-2.0).
+// batch.hpp - the extra time when the tokens of a batch pass a layer together (Apache-2.0).
 //
 //   moorage::batch_model batches(cluster, demand);
 //   if (batches.any()) more_s = batches.extra_s(entry, first, holders);   // of one layer
 //
-// Latency is that of a token alone (latency.hpp). Where B tokens of a home pass together, the pass
-// takes what one token takes and what the others add to the work that the layer waits for,
+// latency.hpp gives the latency of a token alone. If B tokens of a home pass together, the pass
+// takes the time of one token. On top comes what the other tokens add to the work that the layer
+// waits for:
 //
 //     pass_s(B) = token_s + F(B) - F(1),   and a token's part of it is pass_s(B) / B.
 //
-// A prompt passes together, the tokens of the output one by one: of passes of b tokens in the mean,
-// a share s of which have one, the others have B = (b - s) / (1 - s), and a token's part is
+// The tokens of a prompt pass together, those of the output one by one. Let passes have b tokens in
+// the mean, and let a share s of the passes have one token. Then the other passes have B = (b - s)
+// / (1 - s) tokens, and a token's part is
 //
 //     (s pass_s(1) + (1 - s) pass_s(B)) / b = (token_s + (1 - s) (F(B) - F(1))) / b
 //
-//     F(B) = what is expected of the longest of the servers n that are called:
-//            with a chance of some(n) it is, and then takes
-//            latency there and back + (messages(n) + the most over its devices of work(d)) /
-//            some(n)
+//     F(B) = expected time of the longest of the servers n that are called:
+//            server n is called with probability some(n) and then takes
+//            latency there and back +
+//            (messages(n) + the most over its devices of work(d)) / some(n)
 //
-// Of B tokens each chooses x with a chance of f(x), calls the server n at all with one of u(n), and
-// some one of them chooses x with p(x) = 1 - (1 - f(x))^B and calls n with some(n):
+// Each of the B tokens chooses expert x with probability f(x) and calls server n with probability
+// u(n). At least one of them chooses x with probability p(x) = 1 - (1 - f(x))^B and calls n with
+// probability some(n):
 //
 //     some(n)     = 1 - (1 - u(n))^B;  u(n) = 1 - prod (1 - f)
 //     messages(n) = B u(n) bytes / rate there + B u(n) bytes / rate back
 //     work(d)     = sum over x served by d of  p(x) call_s + (B f(x) - p(x)) token_s
 //
-// A server that a single token hardly ever calls is called by nearly every prompt: it then costs a
-// latency each way, however few of the tokens go there. Servers are called or not apart from each
-// other, and one that is takes its mean; so F(B) is a sum over the servers, the longest first, of
-// their time, their chance, and the chance that none longer is called.
+// A single token may hardly ever call a server that nearly every prompt calls. That server then
+// costs a latency each way, however few of the tokens go there. The model calls servers
+// independently of each other, and a called server takes its mean time. So F(B) is a sum over the
+// servers, the longest first: time times probability times the probability that no longer one is
+// called.
 //
-// The sum of all instead of the longest where calls are serial, B sum f(x) messages back where
-// outputs return one by one; where links are shared the messages of all servers add up. The home's
-// own server needs no messages. An expert goes to the server nearest for it alone, to equally near
-// ones in equal parts. Tokens of several models pass apart.
+// With serial calls F is the sum over all servers instead of the longest. If outputs return one by
+// one, there are B sum f(x) messages back. If links are shared, the messages of all servers add up.
+// The home's own server needs no messages. An expert goes to the server that is nearest for it
+// alone, and to equally near ones in equal parts. Tokens of different models pass separately.
 #pragma once
 
 #include <algorithm>
@@ -52,30 +56,31 @@ class batch_model {
 public:
     static constexpr uint32_t none = 0xffffffffu;
 
-    // Requires: both as placement.h says, and alive as long as the model. Servers that homes enter
-    // by are numbered through as entries, as in latency.hpp.
+    // Requires: both are as placement.h says and live as long as the model. An entry is a server
+    // through which homes enter; entries have consecutive numbers, as in latency.hpp.
     batch_model(const moorage_cluster &cluster, const moorage_demand &demand);
 
     // Whether some batch has more than one token.
     bool any() const { return any_; }
-    // Tokens a pass, mean over all passes of the entry's homes.
+    // Mean number of tokens per pass, over all passes of the entry's homes.
     double batch(uint32_t entry) const { return batch_[entry]; }
     // Seconds a token, mean over all homes, that the entry's homes add in the layer that begins
-    // with expert `first`: their weight times (1 - s) (F(B) - F(1)) / b.
-    // `holders.at(x, server)` is the expert's device there or none, `holders.each(x, f)` calls
-    // f(server, device) for all that hold it. Not for several threads at once.
+    // with expert `first`: their weight times (1 - s) (F(B) - F(1)) / b. `holders.at(x, server)` is
+    // the expert's device there, or none. `holders.each(x, f)` calls f(server, device) for each
+    // holder. Not for several threads at once.
     template <class Holders>
     double extra_s(uint32_t entry, uint32_t first, const Holders &holders) const;
 
 private:
     static constexpr uint32_t parts_max = 4;  // equally near holders that share an expert
 
-    // Of one server in the running layer, for B tokens and for one.
+    // Sums of one server in the running layer, for B tokens and for one token.
     struct server_sum {
         double missed = 1, returns = 0;
-        double work[2] = {0, 0};  // of its device with the most
+        double work[2] = {0, 0};  // of its device with the most work
     };
-    // That one of so many tokens chooses what a token chooses with a chance of f.
+    // Probability that at least one of `tokens` tokens chooses what one token chooses with
+    // probability f.
     static double some_of(double f, double tokens) {
         return f >= 1 ? 1 : 1 - std::pow(1 - f, tokens);
     }
@@ -96,18 +101,19 @@ private:
     bool any_ = false, serial_, each_, shared_;
     std::vector<uint32_t> expert_model_, entry_server_, server_entry_;
     std::vector<double> weight_, batch_;  // [entries]
-    std::vector<double> together_;        // [entries] B, of passes of more than one token
-    std::vector<double> many_share_;      // [entries] of all passes, those of more than one: 1 - s
-    std::vector<double> share_;           // [entries, M] of the entry's tokens
-    std::vector<double> chosen_;          // [entries, X] f, of the model's tokens
-    std::vector<double> some_;            // [entries, X] p, of a pass of B
-    // Of the layer that is added up.
+    std::vector<double> together_;        // [entries] B, of passes with more than one token
+    std::vector<double> many_share_;      // [entries] share of passes with more than one token: 1 -
+                                          // s
+    std::vector<double> share_;           // [entries, M] share of the entry's tokens
+    std::vector<double> chosen_;          // [entries, X] f, among the model's tokens
+    std::vector<double> some_;            // [entries, X] p, for a pass of B tokens
+    // State of the layer that is being added up.
     mutable uint32_t model_ = 0;
     mutable std::vector<server_sum> sums_;                   // [N + 1], the cloud last
-    mutable std::vector<std::pair<double, double>> device_;  // [G] work for B and for one
+    mutable std::vector<std::pair<double, double>> device_;  // [G] work for B tokens and for one
     mutable std::vector<std::pair<uint32_t, uint32_t>> near_;
     mutable std::vector<uint32_t> touched_;
-    mutable std::vector<std::pair<double, double>> called_;  // a server's time, its chance
+    mutable std::vector<std::pair<double, double>> called_;  // time and probability of each server
 };
 
 inline batch_model::batch_model(const moorage_cluster &cluster, const moorage_demand &demand)
@@ -175,7 +181,7 @@ inline void batch_model::read_homes() {
     read_some();
 }
 
-// Entries that ask alike, as those of drawn statistics do, are reckoned once.
+// Entries with equal demand, as drawn statistics have, are computed once.
 inline void batch_model::read_some() {
     some_.resize(chosen_.size());
     for (uint32_t e = 0; e < entries_; ++e)
@@ -203,7 +209,8 @@ inline void batch_model::add_work(uint32_t x, uint32_t entry, uint32_t server, u
     sum.work[0] = std::max(sum.work[0], many), sum.work[1] = std::max(sum.work[1], one);
 }
 
-// To its nearest holders: the home's own server, or those that take least for it alone.
+// Assigns an expert to its nearest holders: the home's own server, or those that take least for it
+// alone.
 template <class Holders>
 void batch_model::add_expert(uint32_t x, uint32_t entry, const Holders &holders) const {
     const double f = chosen_[size_t{entry} * experts_ + x];
@@ -231,7 +238,7 @@ void batch_model::add_expert(uint32_t x, uint32_t entry, const Holders &holders)
     cloud.work[0] += together_[entry] * f * call_s, cloud.work[1] += f * call_s;
 }
 
-// Of a message there and one back, their bytes apart.
+// Latency of a message there and one back, without their bytes.
 inline double batch_model::latency_s(uint32_t entry, uint32_t server) const {
     const uint32_t own = entry_server_[entry];
     if (server == own) return 0;
@@ -241,7 +248,7 @@ inline double batch_model::latency_s(uint32_t entry, uint32_t server) const {
            cluster_.host_link_s[size_t{server} * cluster_.servers + own];
 }
 
-// One hidden state there and back.
+// Time of one hidden state there and back.
 inline double batch_model::trip_s(uint32_t entry, uint32_t server) const {
     const uint32_t own = entry_server_[entry];
     const size_t to = size_t{own} * cluster_.servers + server;
@@ -253,7 +260,7 @@ inline double batch_model::trip_s(uint32_t entry, uint32_t server) const {
     return latency_s(entry, server) + bytes / there + bytes / back;
 }
 
-// Hidden states of so many tokens there, and as many back; of the cloud, where there is one.
+// Time of the hidden states of `tokens` tokens there and back; for the cloud too, if there is one.
 inline double batch_model::messages_s(uint32_t entry, uint32_t server, double tokens) const {
     const uint32_t own = entry_server_[entry];
     if (server == own) return 0;
@@ -273,7 +280,7 @@ inline double batch_model::messages_s(uint32_t entry, uint32_t server, double to
     return tokens * bytes * (called / there + returned / back);
 }
 
-// What is expected of the longest of `called_`, which are called or not apart from each other.
+// Expected time of the longest of `called_`. The servers are called independently of each other.
 inline double batch_model::longest_s() const {
     std::sort(called_.begin(), called_.end(), std::greater<>());
     double sum = 0, none_longer = 1;
@@ -284,7 +291,7 @@ inline double batch_model::longest_s() const {
     return sum;
 }
 
-// F of the layer that was added up: `which` 0 for B tokens, 1 for one.
+// F of the layer that was added up. `which`: 0 for B tokens, 1 for one token.
 inline double batch_model::layer_s(uint32_t entry, double tokens, size_t which) const {
     double all = 0, messages = 0;
     called_.clear();

@@ -97,8 +97,8 @@ inline void latency_model::read_timing() {
     }
 }
 
-// The way of last resort, the longest time that an expert can take by itself, and how the parts of
-// such times compare.
+// The way of last resort, the longest time that an expert can take alone, and how the parts of such
+// times compare.
 inline void latency_model::read_trips(uint32_t model, uint32_t entry) {
     const size_t key = pair(model, entry);
     last_each_s_[key] = absent_s_[model];
@@ -149,7 +149,7 @@ inline void latency_model::read_demand() {
     index_terms();
 }
 
-// Between a home and its server, where the home misses that many of a layer's experts.
+// Time between a home and its server if the home misses that many experts of a layer.
 inline double latency_model::base_s(uint32_t home, uint32_t model, size_t missing) const {
     const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
     return bytes / cluster_.host_home_up_bytes_per_s[home] +
@@ -189,7 +189,7 @@ inline void latency_model::read_calls(uint32_t home, double weight,
     }
 }
 
-// What no placement changes.
+// The part that no placement changes.
 inline void latency_model::read_constant(uint32_t home, double weight) {
     const double *frequency = demand_.host_frequency + size_t{home} * experts_;
     double sum = constant_s_;
@@ -217,7 +217,7 @@ inline void latency_model::read_frequencies(uint32_t home, uint32_t begin, uint3
     }
 }
 
-// Where the set is, or would be, in the table of terms (linear probing).
+// The place of the set in the table of terms, whether it is there or not (linear probing).
 inline size_t latency_model::term_slot(uint32_t entry, std::span<const uint32_t> missing) const {
     uint64_t hash = entry;
     for (const uint32_t expert : missing) hash = (hash ^ expert) * 0x9e3779b97f4a7c15ull;
@@ -235,7 +235,7 @@ inline void latency_model::grow_slots() {
         term_slots_[term_slot(terms_[t].entry, term_set(t))] = t;
 }
 
-// Homes that enter by one server and miss the same experts differ in weight only.
+// Homes that enter through one server and miss the same experts differ in weight only.
 inline void latency_model::add_term(uint32_t entry, std::span<const uint32_t> missing,
                                     double weight) {
     if (term_slots_.size() < 2 * (terms_.size() + 1)) grow_slots();
@@ -250,7 +250,7 @@ inline void latency_model::add_term(uint32_t entry, std::span<const uint32_t> mi
     term_first_.push_back(term_experts_.size());
 }
 
-// Sets of one layer side by side: they are asked for together, and there are many.
+// Puts the sets of one layer side by side: they are used together, and there are many.
 inline void latency_model::sort_terms() {
     std::vector<uint32_t> layer_of;  // [X]
     uint32_t layers = 0;
@@ -309,7 +309,7 @@ inline void latency_model::clear() {
     single_found_.resize(single_s_.size());
     for (uint32_t x = 0; x < experts_; ++x) set_singles(x);
     if (grouped_) code_.assign(single_s_.size(), 0);
-    for (uint32_t t = 0; t < terms_.size(); ++t) {  // what is nowhere
+    for (uint32_t t = 0; t < terms_.size(); ++t) {  // no expert is placed
         const std::span<const uint32_t> set = term_set(t);
         const size_t key = pair(model_of(set[0]), terms_[t].entry);
         terms_[t].seconds =
@@ -327,7 +327,7 @@ inline uint32_t latency_model::fastest_copy(uint32_t expert, uint32_t server,
     return best;
 }
 
-// single_s() of every entry: over holders, so that memory is read in its order.
+// single_s() of every entry. The loop goes over holders, so memory is read in order.
 inline void latency_model::set_singles(uint32_t expert) {
     const uint32_t model = model_of(expert);
     const uint32_t *serving = serving_.data() + size_t{expert} * servers_;
@@ -355,7 +355,7 @@ inline void latency_model::set_singles(uint32_t expert) {
     }
 }
 
-// After a change of the expert's holders.
+// Called after a change of the expert's holders.
 inline void latency_model::refresh(uint32_t expert) {
     set_singles(expert);
     if (use_first_[expert] != use_first_[expert + 1]) move_terms(expert, /*at_once=*/true);
@@ -384,7 +384,7 @@ inline void latency_model::remove(uint32_t expert, uint32_t device) {
     refresh(expert);
 }
 
-// Holders first, and what follows from them once an expert.
+// Sets the holders first, then once per expert what follows from them.
 inline void latency_model::assign(std::span<const moorage_copy> copies) {
     clear();
     std::vector<uint8_t> moved(experts_, 0);
@@ -426,19 +426,19 @@ inline double latency_model::token_s() const {
 
 // ---- changes ---------------------------------------------------------------------------------
 
-// Seconds that the change takes off, over layers that miss this expert alone.
+// Seconds that the change saves in layers that miss this expert alone.
 inline double latency_model::singles_difference(uint32_t expert, const change &with) const {
     const double *weight = single_weight_.data() + size_t{expert} * entries_;
     const double *now = single_s_.data() + size_t{expert} * entries_;
     double sum = 0;
-    // A copy more, or a faster one: what served until now still can.
+    // One more copy, or a faster one: the holders so far can still serve.
     if (with.device != none &&
         better(with.device, serving_[size_t{expert} * servers_ + with.server], model_of(expert))) {
         const double *alone =
             alone_s_.data() + (size_t{model_of(expert)} * devices_ + with.device) * entries_;
         const uint8_t *found = single_found_.data() + size_t{expert} * entries_;
         for (uint32_t e = 0; e < entries_; ++e) {
-            // Found near it stays, a faster device of that server apart.
+            // An expert found near stays so, except if this server gets a faster device.
             const bool here = entry_server_[e] == with.server;
             if (weight[e] <= 0 || (found[e] == found_near && !here)) continue;
             const bool kept = found[e] == found_far && !here;
@@ -452,9 +452,9 @@ inline double latency_model::singles_difference(uint32_t expert, const change &w
     return sum;
 }
 
-// What a set is served faster if its expert at `position` comes to a server that lacks it, where
-// that is plain: the expert was nowhere, and no other server computes for the set. Most cases of a
-// search are; the others are NaN.
+// Seconds that a set saves if its expert at `position` comes to a server that lacks it, in the
+// plain case: the expert was nowhere, and no other server computes for the set. Most cases of a
+// search are plain. The result is NaN for the others.
 inline double latency_model::plain_difference(uint32_t term, uint32_t position,
                                               uint32_t server) const {
     constexpr uint64_t near_bits = 0xaaaaaaaa, far_bits = 0x55555555;
@@ -483,7 +483,8 @@ inline double latency_model::terms_difference(uint32_t expert, const change &wit
     std::array<uint64_t, 64> shift{};
     for (uint32_t e = 0; e < entries_; ++e)
         shift[e] = code_with(expert, e, with) - code_[size_t{expert} * entries_ + e];
-    // Times that are known are far away where there are many: those of eight sets on are fetched.
+    // With many known times, a lookup misses the processor's cache. So the time of the eighth set
+    // ahead is fetched early.
     const uint64_t end = use_first_[expert + 1];
     const uint64_t fetched = known_.size() > size_t{1} << 17 && end > 8 ? end - 8 : 0;
     const uint32_t *const terms = use_term_.data(), *const positions = use_position_.data();

@@ -5,15 +5,14 @@
 
 namespace moorage {
 
-// Where sets are not known: gain() of an expert on devices that stand side by side. Sums are in
-// gain()'s order, a device by itself, so they are the same bits; what is read of an expert is read
-// once for all of them.
+// gain() of an expert on neighbouring devices, if the sets are unknown. Each device has its own sum
+// in gain()'s order, so the bits are equal. The data of an expert is read once for all devices.
 class latency_model::gain_block {
 public:
     static constexpr uint32_t width = 16;
     using gains = std::array<double, width>;
 
-    // Requires: !model.grouped(), and the model as long as this.
+    // Requires: !model.grouped(). The model lives as long as this object.
     explicit gain_block(const latency_model &model) : model_(model) {
         const uint32_t blocks = (model.devices_ + width - 1) / width;
         const uint32_t entries = model.entries_;
@@ -31,7 +30,7 @@ public:
         }
         blocks_ = blocks;
     }
-    // Of the expert on devices block * width and so on.
+    // Gains of the expert on devices block * width and following.
     gains of(uint32_t expert, uint32_t block) const {
         const uint32_t m = model_.model_of(expert), entries = model_.entries_;
         const double *weight = model_.single_weight_.data() + size_t{expert} * entries;
@@ -50,7 +49,7 @@ public:
                 add_others(found[e], weight[e], now[e], least[e], reach[e] != 0, alone[e], sum);
                 continue;
             }
-            // The entry's own devices, whatever served it before.
+            // The entry's own devices count whatever served the expert before.
             const gains before = sum;
             add_others(found[e], weight[e], now[e], least[e], reach[e] != 0, alone[e], sum);
             for (uint32_t i = begin - first; i < end - first; ++i) {
@@ -72,8 +71,8 @@ private:
         all.fill(value);
         return all;
     }
-    // An entry for all devices, of which none is its own. None is nearer than what serves it now:
-    // nothing to add, in most cases.
+    // Adds an entry for all devices, none of which is its own. In most cases none is nearer than
+    // the device that serves now, and there is nothing to add.
     static void add_others(uint8_t found, double weight, double now, double least, bool all_reach,
                            const gains &alone, gains &sum) {
         if (found == found_far && now > least)
@@ -91,8 +90,8 @@ private:
     const latency_model &model_;
     uint32_t blocks_ = 0;
     std::vector<gains> alone_;    // [M, blocks, entries]
-    std::vector<double> least_;   // the same, of the block's devices
-    std::vector<uint8_t> reach_;  // the same: whether all of them can be called
+    std::vector<double> least_;   // the same: least time over the block's devices
+    std::vector<uint8_t> reach_;  // the same: whether all devices can be called
 };
 
 }  // namespace moorage

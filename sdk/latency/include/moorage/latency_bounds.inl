@@ -1,4 +1,4 @@
-// latency_bounds.inl - what gains cannot exceed, for latency.hpp.
+// latency_bounds.inl - upper bounds of gains, for latency.hpp.
 #pragma once
 
 #include "latency.hpp"
@@ -6,14 +6,14 @@
 namespace moorage {
 
 // The rise is a second difference: what a copy of x on n and one of y on m save together, beyond
-// what each saves alone. Take their sets one by one, as sums over servers that are called.
-//   - Seen from where x is near, or where n is not reached, nothing changes.
-//   - On n itself they share a call: up to what a server takes at most, far_s.
-//   - Of the last resort y can save its once as well if it is now alone there.
-//   - If no other of the set is on n, x is served from there apart from the others, if at all: it
-//     was nowhere, and then adds the same to both; or it leaves a call that it shared, and y can
-//     save no more of that than x takes longer alone where it was than on n.
-//   - Where y is nowhere and nobody of the set on m, y is apart in the same way.
+// what each saves alone. Take their sets one by one, as sums over called servers.
+// - Nothing changes for an entry for which x is near or which does not reach n.
+// - On n itself x and y share a call. This saves at most the longest time of a server, far_s.
+// - If y is now alone at the last resort, y can save that resort's once as well.
+// - If no other expert of the set is on n, x is served there apart from the others, or not at all.
+//   If x was nowhere, it adds the same to both sums. Otherwise x leaves a shared call. Then y can
+//   save at most the time by which x alone takes longer at its old place than on n.
+// - If y is nowhere and no expert of the set is on m, y is apart in the same way.
 template <class Each>
 void latency_model::for_raised(uint32_t expert, uint32_t device, Each each) const {
     if (use_first_[expert] == use_first_[expert + 1]) return;
@@ -32,7 +32,8 @@ void latency_model::for_raised(uint32_t expert, uint32_t device, Each each) cons
             if (y != expert) others |= holders_[y];
         const uint64_t held = others | holders_[expert];
         const size_t key = pair(model_of(expert), of.entry);
-        const bool nearest = set.size() > 8;  // each by its nearest then, which is not the least
+        const bool nearest = set.size() > 8;  // beyond 8 experts each takes its nearest holder,
+                                              // which is not the least time
         double apart_s = far_s_[key];
         if (own == not_found && (here || (others & there) == 0))
             apart_s = 0;
@@ -74,9 +75,10 @@ inline double latency_model::gain_most(uint32_t expert) const {
     return sum;
 }
 
-// One walk for all servers. Of a set, a copy elsewhere saves no more than what the expert costs it
-// now, `worth`: with it less without it. A server where no other of the set is takes of that what
-// it takes alone, a server where one is the way back at least.
+// One walk for all servers. In a set, a copy elsewhere saves at most what the expert costs now
+// (`worth`): the time with it less the time without it. From this, subtract the expert's time alone
+// if no other expert of the set is on the server. If another one is there, subtract the way back
+// only.
 inline void latency_model::gains_most(uint32_t expert, std::vector<double> &most_s) const {
     const uint32_t model = model_of(expert);
     const double *weight = single_weight_.data() + size_t{expert} * entries_;
@@ -93,7 +95,7 @@ inline void latency_model::gains_most(uint32_t expert, std::vector<double> &most
     }
     const uint64_t *codes = code_.data() + size_t{expert} * entries_;
     for (uint64_t u = use_first_[expert], end = use_first_[expert + 1]; u < end; ++u) {
-        if (u + 8 < end) {  // times that are known are far away where there are many
+        if (u + 8 < end) {  // with many known times a lookup misses the processor's cache
             const missed_set &next = terms_[use_term_[u + 8]];
             const uint64_t code = codes[next.entry] * place_code_[use_position_[u + 8]];
             __builtin_prefetch(&known_[(next.key - code) >> known_shift_]);
@@ -111,7 +113,7 @@ inline void latency_model::gains_most(uint32_t expert, std::vector<double> &most
         const bool last = nowhere == 1u << 2 * position;
         double worth = last_each_s_[key] + (last ? last_once_s_[key] : 0);
         if (own == found_far) {
-            // Without it: as if it were nowhere, less what that takes.
+            // The time without it: as if the expert were nowhere, less the cost of that.
             const uint64_t without = of.key - codes[of.entry] * place_code_[position];
             worth += (nowhere == 0 ? last_once_s_[key] : 0) + of.seconds -
                      known_s(term, without, {none, none, 1u << position});

@@ -1,11 +1,11 @@
-// latency_figures.inl - what a placement comes to, a token alone and in batches, for latency.hpp.
+// latency_figures.inl - the figures of a placement, for single tokens and batches; for latency.hpp.
 #pragma once
 
 #include "latency.hpp"
 
 namespace moorage {
 
-// The placement, as batch.hpp wants to see it.
+// The placement in the form that batch.hpp reads.
 class latency_model::holder_view {
 public:
     explicit holder_view(const latency_model &of) : of_(of) {}
@@ -25,7 +25,8 @@ private:
     const latency_model &of_;
 };
 
-// What layers take a token alone, by the tokens of a batch, and what more tokens add.
+// The time that layers take for a token alone, divided by the tokens of a batch, and the time that
+// more tokens add.
 inline double latency_model::batch_token_s(const batch_model &batches) const {
     const holder_view holders(*this);
     double sum = constant_s_;
@@ -43,7 +44,7 @@ inline double latency_model::batch_token_s(const batch_model &batches) const {
     return sum;
 }
 
-// Of some experts, as many calls of a home's token, and where sets are not known its time.
+// Adds the calls of a home's token for a range of experts. If sets are unknown, also adds its time.
 inline void latency_model::add_frequencies(uint32_t home, uint32_t begin, uint32_t end,
                                            home_sums &to) const {
     const double *frequency = demand_.host_frequency + size_t{home} * experts_;
@@ -62,7 +63,7 @@ inline void latency_model::add_frequencies(uint32_t home, uint32_t begin, uint32
     }
 }
 
-// Where sets are known.
+// Used if the sets are known.
 inline double latency_model::home_s(uint32_t home) const {
     const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
     const double *call = cluster_.host_home_call_s + size_t{home} * cluster_.models;

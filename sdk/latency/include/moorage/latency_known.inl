@@ -1,11 +1,11 @@
-// latency_known.inl - times of sets looked up by what serves their experts, for latency.hpp.
+// latency_known.inl - remembered times of sets, by the devices that serve them; for latency.hpp.
 #pragma once
 
 #include "latency.hpp"
 
 namespace moorage {
 
-// splitmix64's last steps.
+// The last steps of splitmix64.
 inline uint64_t latency_model::mixed(uint64_t x) {
     x += 0x9e3779b97f4a7c15ull;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -22,8 +22,8 @@ inline void latency_model::begin_known() {
     known_.assign(uint64_t{1} << (64 - known_shift_), {});
 }
 
-// Of the expert seen from the entry, with the change: the home's own server alone where it has it,
-// else all that it reaches.
+// Code of the expert seen from the entry, after the change: the home's own server alone if it has
+// the expert, else all holders that it reaches.
 inline uint64_t latency_model::code_with(uint32_t expert, uint32_t entry,
                                          const change &with) const {
     const uint32_t *serving = serving_.data() + size_t{expert} * servers_;
@@ -40,15 +40,15 @@ inline uint64_t latency_model::code_with(uint32_t expert, uint32_t entry,
     return code;
 }
 
-// term_s(), or what it was the last time that the same devices served the set.
+// term_s(), or its value from the last time that the same devices served the set.
 inline double latency_model::known_s(uint32_t term, uint64_t key, const change &with) const {
     known &slot = known_[key >> known_shift_];
     if (slot.key != key || key == 0) slot = {key, term_s(term, with)};
     return slot.seconds;
 }
 
-// Keys of sets after a change of the expert's holders and, `at_once`, what they then take: not
-// before all that changes has changed.
+// Updates the keys of sets after a change of the expert's holders, and their times if `at_once`.
+// Times must wait until all changes are made.
 inline void latency_model::move_terms(uint32_t expert, bool at_once) {
     std::array<uint64_t, 64> shift{};
     for (uint32_t e = 0; e < entries_; ++e) {
@@ -67,7 +67,7 @@ inline void latency_model::move_terms(uint32_t expert, bool at_once) {
     }
 }
 
-// `sign` times the gains of the expert's partners in sets that are asked for from `entries`.
+// Tells `sign` times the gains of the expert's partners in sets that homes of `entries` ask for.
 template <class Target, class Each>
 void latency_model::tell_partners(uint32_t expert, uint64_t entries, double sign, Target target,
                                   Each each) const {
@@ -77,7 +77,7 @@ void latency_model::tell_partners(uint32_t expert, uint64_t entries, double sign
         const std::span<const uint32_t> set = term_set(term);
         const double weight = sign * terms_[term].weight;
         for (uint32_t i = 0; i < set.size(); ++i) {
-            // A copy elsewhere does not help where the home's own server has one.
+            // A copy elsewhere does not help if the home's own server has one.
             if (set[i] == expert || (terms_[term].found >> (2 * i) & 3) == found_near) continue;
             const uint64_t code = code_[size_t{set[i]} * entries_ + e];
             for (uint64_t left = reach_[e]; left != 0; left &= left - 1) {
@@ -96,7 +96,7 @@ void latency_model::tell_partners(uint32_t expert, uint64_t entries, double sign
 template <class Target, class Each>
 void latency_model::add_telling(uint32_t expert, uint32_t device, Target target, Each each) {
     const uint32_t n = server_of(device);
-    uint64_t entries = 0;  // from which something changes
+    uint64_t entries = 0;  // entries for which the copy changes something
     if (grouped_ && better(device, serving_[size_t{expert} * servers_ + n], model_of(expert)))
         for (uint32_t e = 0; e < entries_; ++e)
             if (code_with(expert, e, {n, device, 0}) != code_[size_t{expert} * entries_ + e])

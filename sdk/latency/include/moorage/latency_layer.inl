@@ -1,11 +1,11 @@
-// latency_layer.inl - what one layer of one token takes, for latency.hpp.
+// latency_layer.inl - the time of one layer for one token, for latency.hpp.
 #pragma once
 
 #include "latency.hpp"
 
 namespace moorage {
 
-// Time of the experts at positions `served` on one server, its devices side by side.
+// Time of the experts at positions `served` on one server. Its devices work side by side.
 inline double latency_model::compute_s(const sought &of, uint32_t server,
                                        std::span<const uint32_t> served) const {
     double longest = 0;
@@ -33,7 +33,7 @@ inline double latency_model::line_s(const sought &of, uint32_t server, size_t co
                     (each_ ? static_cast<double>(count) : 1.0) * back_line_s_[at]);
 }
 
-// Each expert by the allowed holder that is nearest for it alone; then what that takes together.
+// Time if each expert goes to the allowed holder that is nearest for it alone.
 inline double latency_model::nearest_s(const sought &of, std::span<const uint32_t> rest,
                                        uint64_t allowed) const {
     std::array<uint32_t, 16> chosen{};
@@ -51,7 +51,7 @@ inline double latency_model::nearest_s(const sought &of, std::span<const uint32_
         size_t count = 0;
         for (size_t j = 0; j < rest.size(); ++j) {
             if (chosen[j] != chosen[i]) continue;
-            if (j < i) break;  // its server is counted
+            if (j < i) break;  // its server is already counted
             served[count++] = rest[j];
         }
         if (count == 0) continue;
@@ -63,7 +63,7 @@ inline double latency_model::nearest_s(const sought &of, std::span<const uint32_
     return total + lines;
 }
 
-// The best set of servers to call where each call keeps the others waiting.
+// Time of the best set of servers, if each call keeps the others waiting.
 inline double latency_model::shared_s(const sought &of, std::span<const uint32_t> rest,
                                       uint64_t all) const {
     double best = nearest_s(of, rest, all);
@@ -76,8 +76,8 @@ inline double latency_model::shared_s(const sought &of, std::span<const uint32_t
     return best;
 }
 
-// The least that servers take for all of `rest`: over the servers of `all`, one by one, the least
-// for every subset that the servers so far may serve.
+// The least time in which servers serve all of `rest`. The loop adds the servers of `all` one by
+// one and keeps the least time for every subset of experts that the servers so far serve.
 inline double latency_model::assigned_s(const sought &of, std::span<const uint32_t> rest,
                                         uint64_t all) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -108,9 +108,9 @@ inline double latency_model::assigned_s(const sought &of, std::span<const uint32
     return least[full];
 }
 
-// Of the servers `all`, without those in whose place another one takes no longer for anything they
-// could do: it has what they have, and neither its call nor its way back is longer. Of two that are
-// alike the first stays. Where times add up and a server's devices are equally fast.
+// Returns `all` without servers that another one can replace at no extra time. The other one has
+// all their experts, and neither its call nor its way back is longer. Of two equal servers the
+// first stays. Requires: times add up and a server's devices are equally fast.
 inline uint64_t latency_model::worth_calling(const sought &of, std::span<const uint32_t> rest,
                                              uint64_t all) const {
     const double *call = call_fix_s_.data() + pair(of.model, of.entry) * servers_;
@@ -140,8 +140,8 @@ inline uint64_t latency_model::worth_calling(const sought &of, std::span<const u
     return out;
 }
 
-// The same where times add up and a server's devices are equally fast: over sets of used servers,
-// each expert then returns by the used holder with the shortest way back.
+// The same if times add up and a server's devices are equally fast. The loop goes over sets of used
+// servers. Each expert then returns from the used holder with the shortest way back.
 inline double latency_model::serial_s(const sought &of, std::span<const uint32_t> rest,
                                       uint64_t all) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -164,14 +164,14 @@ inline double latency_model::serial_s(const sought &of, std::span<const uint32_t
     return best;
 }
 
-// The same: of few servers all sets are tried, of many those that are worth it.
+// The same: tries all sets of few servers, and of many servers those that are worth calling.
 inline double latency_model::added_s(const sought &of, std::span<const uint32_t> rest,
                                      uint64_t all) const {
     if (std::popcount(all) > 3) all = worth_calling(of, rest, all);
     return std::popcount(all) <= 6 ? serial_s(of, rest, all) : assigned_s(of, rest, all);
 }
 
-// The same where no expert has two holders: nothing to choose.
+// The same if no expert has two holders, so there is no choice.
 inline double latency_model::forced_s(const sought &of, std::span<const uint32_t> rest,
                                       uint64_t all) const {
     const double *call = call_fix_s_.data() + pair(of.model, of.entry) * servers_;
@@ -182,8 +182,8 @@ inline double latency_model::forced_s(const sought &of, std::span<const uint32_t
     return total;
 }
 
-// What a layer takes beside the home's own messages; fills `holders` and `found`. At least one is
-// missing.
+// Time of a layer without the home's own messages. Fills `holders` and `found`. Requires: at least
+// one expert is missing.
 inline double latency_model::layer_s(sought &of) const {
     const uint32_t at = entry_server_[of.entry];
     std::array<uint32_t, 16> near, rest;
@@ -244,7 +244,7 @@ inline double latency_model::term_s(uint32_t term, const change &with) const {
     return layer_s(of);
 }
 
-// An expert that is a layer's only missing one.
+// Time of an expert that is the only missing one of a layer.
 inline latency_model::single latency_model::single_s(uint32_t expert, uint32_t entry,
                                                      const change &with) const {
     const uint32_t model = model_of(expert), at = entry_server_[entry];
