@@ -1,5 +1,5 @@
-// bundle.h - what most test files read, compiled once for all programs of several (CMakeLists.txt).
-// A file includes what it needs itself.
+// bundle.h - the headers that most test files include, compiled once for all programs of several
+// files (CMakeLists.txt). Each file still includes its own headers.
 #pragma once
 
 #include <doctest/doctest.h>

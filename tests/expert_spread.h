@@ -1,5 +1,5 @@
 // expert_spread.h - how many experts of a layer the tokens of a benchmark reached. Random routers
-// that agree on a few experts make a benchmark of those few: its time is refused.
+// may agree on a few experts. Then the benchmark measures only those, and its time is refused.
 //
 //   expert_spread spread(layers, experts, top_k);
 //   run.watch([&](uint32_t layer, std::span<const uint32_t> chosen) { spread.add(layer, chosen);
@@ -18,8 +18,8 @@
 
 namespace moorage::test {
 
-// Distinct experts that `tokens` choices of `top_k` out of `experts` reach in the mean, each choice
-// independent of the others and every expert as likely: E (1 - (1 - k/E)^T).
+// Mean number of distinct experts that `tokens` choices of `top_k` out of `experts` reach. Choices
+// are independent, and every expert is equally likely: E (1 - (1 - k/E)^T).
 inline double uniform_spread(uint32_t experts, uint32_t top_k, uint64_t tokens) {
     const double missed = 1 - static_cast<double>(top_k) / experts;
     return experts * (1 - std::pow(missed, static_cast<double>(tokens)));
@@ -33,7 +33,7 @@ public:
         : experts_(experts), top_k_(top_k), tokens_(layers), reached_(layers) {
         forget();
     }
-    // `chosen`: top_k of each token; ids of experts from `experts` on are none.
+    // `chosen`: top_k of each token. Ids from `experts` on stand for no expert.
     void add(uint32_t layer, std::span<const uint32_t> chosen) {
         tokens_[layer] += chosen.size() / top_k_;
         for (const uint32_t expert : chosen)

@@ -1,5 +1,5 @@
-// main.cpp - the main function of every doctest program: a test case that made no assertion fails,
-// one that said why it cannot run counts as skipped (skip.h), and so does the program. Names that
+// main.cpp - the main function of every doctest program. A test case without an assertion fails.
+// One that says why it cannot run counts as skipped (skip.h), and so does the program. Names that
 // choose no test case at all fail.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
@@ -53,7 +53,7 @@ REGISTER_LISTENER("counter", 1, counter);
 
 }  // namespace
 
-// A race whose earlier access has left the thread's history is not reported, and with the default a
+// A race is not reported if its earlier access has left the thread's history. With the default, a
 // stream that polls has forgotten its copies within 0.1 s.
 extern "C" const char *__tsan_default_options() { return "history_size=7"; }
 

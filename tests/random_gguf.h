@@ -1,13 +1,13 @@
 // random_gguf.h - GGUF files of random weights, in Qwen1.5-MoE's sizes or smaller ones, for
-// benchmarks: what only sizes and formats decide is as in a true file, and its routers spread over
-// all experts (expert_spread.h).
+// benchmarks. Sizes and formats are those of a true file, and its routers spread over all experts
+// (expert_spread.h).
 //
 //   if (!random_gguf(*find_recipe("q4_k_m"), {.layers = 2}).write(path)) ...
 //
-// Weights are normal numbers without a mean, quantised as `moorage model convert` does. Each row is
-// cut from a stock of blocks at a place of its own; rows of routers are drawn number by number. A
-// token's row of the embedding is as large as what the layers add to it, so that tokens differ in
-// what routers see.
+// Weights are normal numbers with mean zero, quantised as `moorage model convert` does. Each row is
+// cut from a stock of blocks at a place of its own. Rows of routers are drawn number by number. A
+// token's row of the embedding is as large as the sum that the layers add to it, so that routers
+// see a difference between tokens.
 #pragma once
 
 #include <cmath>
@@ -87,7 +87,7 @@ public:
     }
 
 private:
-    // Numbers of a stock, of which rows are cut.
+    // Numbers of a stock. Rows are cut from it.
     static constexpr uint32_t stock_values = 1u << 20;
 
     static uint64_t rows_of(const std::vector<uint64_t> &shape) {

@@ -1,5 +1,5 @@
-// sanitizers.h - what of the process a build with sanitizers has taken over: tests of how programs
-// die and of what libraries export leave that to it.
+// sanitizers.h - parts of the process that a build with sanitizers takes over. Tests of how
+// programs die and of exported symbols leave these to it.
 #pragma once
 
 #ifndef __has_feature

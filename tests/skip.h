@@ -1,7 +1,7 @@
-// skip.h - how a test case says that it cannot run here: it calls skip() and returns.
+// skip.h - lets a test case say that it cannot run here: call skip() and return.
 //
-// Its program then ends with skipped_exit_code if nothing failed, which ctest shows as Skipped and
-// tools/test counts; a test case that returns without an assertion and without this call fails.
+// Its program then ends with skipped_exit_code if nothing failed. ctest shows it as Skipped, and
+// tools/test counts it. A test case that returns without an assertion and without this call fails.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// squared_error.h - how far computed logits are from a reference.
+// squared_error.h - the distance of computed logits from a reference.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,8 @@
 
 namespace moorage::test {
 
-// The mean square of the difference, over the variance of the reference; as many values in both.
+// The mean square of the difference, over the variance of the reference. Both have the same number
+// of values.
 inline double squared_error(std::span<const float> is, std::span<const float> expected) {
     double apart = 0, sum = 0, squares = 0;
     for (size_t i = 0; i < is.size(); ++i) {

@@ -38,6 +38,12 @@ namespace {
 std::mutex records_lock;  // for everything but walking
 std::atomic<mapped_record *> records{nullptr};
 
+// Every file that was read, by device and number.
+std::set<std::pair<dev_t, ino_t>> &read_files() {
+    static std::set<std::pair<dev_t, ino_t>> files;
+    return files;
+}
+
 uint64_t page_size() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 mapped_record *new_record() {
@@ -61,6 +67,7 @@ int kept_open(int file) {
 mapped_record *enter(const std::filesystem::path &path, int file, const struct stat &about,
                      const std::byte *data) {
     const std::scoped_lock held(records_lock);
+    read_files().emplace(about.st_dev, about.st_ino);
     mapped_record *record = new_record();
     std::snprintf(record->name, sizeof record->name, "%s", path.c_str());
     record->file = file;
@@ -108,6 +115,20 @@ thread_local std::set<std::filesystem::path> *opened = nullptr;
 opened_files::opened_files(std::set<std::filesystem::path> &files)
     : before_(std::exchange(opened, &files)) {}
 opened_files::~opened_files() { opened = before_; }
+
+void note_read_file(const std::filesystem::path &path) {
+    struct stat about {};
+    if (::stat(path.c_str(), &about) != 0) return;
+    const std::scoped_lock held(records_lock);
+    read_files().emplace(about.st_dev, about.st_ino);
+}
+
+bool file_was_read(const std::filesystem::path &path) {
+    struct stat about {};
+    if (::stat(path.c_str(), &about) != 0) return false;
+    const std::scoped_lock held(records_lock);
+    return read_files().contains({about.st_dev, about.st_ino});
+}
 
 result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
     if (opened) opened->insert(path);

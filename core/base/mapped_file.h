@@ -69,6 +69,12 @@ result<int> open_mapped(const mapped_place &place, int flags);
 // destroy it.
 bool mapped_file_has(const std::filesystem::path &path);
 
+// Notes a file that is read by other means than a mapping.
+void note_read_file(const std::filesystem::path &path);
+// Has this process read the file that the path names, whatever its spelling? Then an output must
+// not replace it.
+bool file_was_read(const std::filesystem::path &path);
+
 // The path of the first file that mapped_files_unchanged() would report; null: none.
 // Async-signal-safe.
 const char *mapped_file_changed();

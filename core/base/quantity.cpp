@@ -190,7 +190,8 @@ std::string likely_quantity_text(double number, quantity_unit unit, double low, 
         if (!is_decimal(each, base) || each.factor == base.factor) continue;
         const double value = number * each.factor / base.factor;
         if (!(value >= low && value <= high)) continue;
-        const double apart = each.symbol == likely ? -1 : std::abs(std::log10(value / middle));
+        // The likely unit wins unless it is further from the middle by two orders of magnitude.
+        const double apart = std::abs(std::log10(value / middle)) - (each.symbol == likely ? 2 : 0);
         if (best == nullptr || apart < least) best = &each, least = apart;
     }
     return best == nullptr ? std::string() : format("{} {}", number, best->symbol);

@@ -19,7 +19,7 @@ budget_stage::budget_stage(instance &policy, fault_log &faults, ledger &truth, c
       part_rows_(part_rows),
       top_rows_(truth.layers()) {}
 
-// Rounded down, so that what was planned still fits.
+// Rounded down, so that the planned experts still fit.
 uint32_t budget_stage::rows_of(float split) const {
     const uint32_t rows = truth_.rows().rows();
     if (split >= 1) return rows;

@@ -1,7 +1,7 @@
 // budget_stage.h - the budget stage: how many slots each layer has and how its experts are split,
-// now and as the run goes on.
+// at the start and while the run goes on.
 //
-// Only per-layer caches have a budget; a shared pool is one budget by itself.
+// Only per-layer caches have a budget. A shared pool is one budget by itself.
 #pragma once
 
 #include <cstdint>
@@ -19,27 +19,28 @@ class cache_stage;
 
 class budget_stage {
 public:
-    // All borrowed. `slots` whole experts fit in all layers together. `part_rows`: splits are
+    // All borrowed. `slots`: whole experts that fit in all layers together. `part_rows`: splits are
     // rounded down to a multiple of so many rows; 0: they stay as they are.
     budget_stage(instance &policy, fault_log &faults, ledger &truth, cache_stage &cache,
                  uint32_t slots, uint32_t part_rows);
 
-    // Asks for a plan. Wrong advice is reported and replaced by what is in force. `idle`: no
-    // request is under way. False: the run has to end. [control]
+    // Asks for a plan. Wrong advice is reported, and the plan in force stays. `idle`: no request is
+    // under way. False: the run has to end. [control]
     bool plan(uint64_t tokens_done, bool idle);
-    // Applies the plan to the counts of the residency view: layers that shrink evict through the
-    // cache policy; where the plan divides(), all caches are emptied, and nothing may be buffered
-    // or in flight. False: the run has to end. [control]
+    // Applies the plan to the counts of the residency view. Layers that shrink evict through the
+    // cache policy. If the plan divides(), all caches are emptied; then nothing may be buffered or
+    // in flight. False: the run has to end. [control]
     bool apply();
-    // Layers still use more than apply() gave them: experts of theirs have a segment in the buffer,
-    // which keeps them. Once it is empty, shrink() evicts the rest. [control]
+    // Whether layers still use more than apply() gave them. Then the buffer holds a segment of some
+    // of their experts and keeps these. Once the buffer is empty, shrink() evicts the rest.
+    // [control]
     bool overfull() const;
     bool shrink();
     // Tokens after which plan() is due again; MOORAGE_NEVER: not again.
     uint64_t due() const { return due_; }
     // Pages that the last apply() or shrink() took out of the cache.
     const std::vector<uint32_t> &evicted() const { return evicted_; }
-    // The plan calls for an arena divided by these rows of the top segment of each layer.
+    // Whether the plan needs an arena divided by these rows of the top segment of each layer.
     bool divides() const { return divides_; }
     const std::vector<uint32_t> &top_rows() const { return top_rows_; }
 

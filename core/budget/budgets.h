@@ -1,5 +1,5 @@
-// budgets.h - the budget stages of all devices: each has an instance of the policy, which divides
-// the slots of its device alone.
+// budgets.h - the budget stages of all devices. Each device has its own instance of the policy,
+// which divides that device's slots only.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class caches;
 // As budget_stage, for all of them together.
 class budgets {
 public:
-    // A policy and the whole experts that fit for each device. Where layers share their slots there
+    // For each device, a policy and the whole experts that fit. If layers share their slots, there
     // is nothing to divide, and plan() is never due.
     budgets(std::span<instance *const> policies, fault_log &faults, const memories &truth,
             caches &of, std::span<const uint32_t> slots, uint32_t part_rows, bool per_layer);
 
-    // Asks all of them, when the first is due.
+    // Asks all of them when the first is due.
     bool plan(uint64_t tokens_done, bool idle);
     bool apply();
     bool overfull() const;
@@ -30,7 +30,7 @@ public:
     bool per_layer() const { return per_layer_; }
     const std::vector<uint32_t> &evicted() const { return evicted_; }
     bool divides() const;
-    // The arenas of those that divide theirs.
+    // Divides the arenas of the devices whose plan divides theirs.
     void divide();
 
 private:

@@ -1,4 +1,4 @@
-// cache_stage.cpp - asks the policy for room, checks what it says, and keeps the truth.
+// cache_stage.cpp - asks the policy for room, checks its advice, and keeps the true state.
 #include "core/cache/cache_stage.h"
 
 #include <algorithm>

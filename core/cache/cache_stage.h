@@ -25,32 +25,33 @@ public:
     cache_stage(instance &policy, ledger &truth, fault_log &faults);
 
     // Makes room for `pages` (absent from the cache, distinct, all of one layer) and gives each its
-    // slot: one victims call for what is missing, then per page admit, on_evict, on_load, in order.
-    // `at_once`: a page that gets a slot is there at that moment.
-    // Wrong advice is reported; what replaces it is the evictable page of the pool with the
-    // smallest number. Returns false when the run has to end. `out` is parallel to `pages`. [step]
+    // slot. Makes one victims call for the missing slots, then per page admit, on_evict, on_load,
+    // in order. `at_once`: a page that gets a slot is there at that moment. Wrong advice is
+    // reported and replaced by the evictable page of the pool with the smallest number. Returns
+    // false if the run has to end. `out` is parallel to `pages`. [step]
     bool load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
               std::span<placement_in_cache> out);
 
-    // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). The
-    // victims are appended to `evicted`. Pinned pages stay; they go at the next call. [control]
+    // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). Appends
+    // the victims to `evicted`. Pinned pages stay and go at the next call. [control]
     bool shrink(uint32_t pool, std::vector<uint32_t> &evicted);
-    // Empties every pool, through on_evict; the pages are appended to `evicted`. Requires: nothing
+    // Empties every pool, through on_evict, and appends the pages to `evicted`. Requires: nothing
     // is pinned, buffered or in flight. [control]
     void empty(std::vector<uint32_t> &evicted);
-    // Asks the policy what the pool's free slots are to hold; the pages, whose slots are taken now,
-    // are appended to `loaded`. Wrong ones are reported and left out. False: the run has to end.
-    // [control]
+    // Asks the policy for the content of the pool's free slots. Their slots are taken now, and the
+    // pages are appended to `loaded`. Wrong pages are reported and left out. False: the run has to
+    // end. [control]
     bool fill(uint32_t pool, std::vector<uint32_t> &loaded);
 
-    // A step of `layer` has ended: pages that the policy gives up now lose their slots; they are
+    // A step of `layer` has ended. Pages that the policy gives up now lose their slots and are
     // appended to `evicted`. False: the run has to end. [step]
     bool give_up(uint32_t layer, std::vector<uint32_t> &evicted);
-    bool gives_up() const { return policy_.cache->give_up != nullptr; }  // the policy may
+    // whether the policy may give up pages
+    bool gives_up() const { return policy_.cache->give_up != nullptr; }
 
-    // A placement puts a whole page into its pool, or takes it out; the policy is told (cause
-    // MOORAGE_MIGRATION). Requires: it is absent; it may go. [step]
-    // As caches.h says.
+    // A placement puts a whole page into its pool, or takes it out. The policy is told (cause
+    // MOORAGE_MIGRATION). Requires: the page is absent; or it may go. [step] give_way() is
+    // explained in caches.h.
     void give_way(uint32_t page) { evict(page, MOORAGE_DEMAND); }
     void put(uint32_t page);
     void take(uint32_t page);
@@ -68,7 +69,7 @@ private:
     }
     uint32_t first_evictable(uint32_t pool, std::span<const uint32_t> taken, bool spares) const;
     // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no
-    // more). `shrinks`: the pool does, so that even what the policy holds goes if need be.
+    // more). `shrinks`: the pool shrinks, so pages that the policy holds go too if necessary.
     bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause, bool shrinks);
 
     instance &policy_;

@@ -1,5 +1,5 @@
-// caches.h - the cache stages of all devices: each has an instance of the policy, and pages go to
-// that of their device.
+// caches.h - the cache stages of all devices. Each device has its own instance of the policy, and a
+// page goes to the stage of its device.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ public:
     caches(std::span<instance *const> policies, const memories &truth, fault_log &faults);
 
     cache_stage &of_device(uint32_t device) { return each_[device]; }
-    // As cache_stage's. `pages`: of one layer, of any devices.
+    // As in cache_stage. `pages`: of one layer, of any devices.
     bool load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
               std::span<placement_in_cache> out) {
         return each_.size() == 1 ? each_.front().load(pages, cause, at_once, out)
                                  : load_on_each(pages, cause, at_once, out);
     }
-    bool gives_up() const { return each_.front().gives_up(); }  // the policy may
+    // whether the policy may give up pages
+    bool gives_up() const { return each_.front().gives_up(); }
     bool give_up(uint32_t layer, std::vector<uint32_t> &evicted) {
         for (cache_stage &one : each_)
             if (!one.give_up(layer, evicted)) return false;
         return true;
     }
-    // The page is to come in a better version than the one that it is kept in. Requires: it may be
-    // evicted.
+    // A better version of the page than the cached one is to come. Requires: it may be evicted.
     void give_way(uint32_t page) { each_[truth_.device_of(page)].give_way(page); }
     void put(uint32_t page) { each_[truth_.device_of(page)].put(page); }
     void take(uint32_t page) { each_[truth_.device_of(page)].take(page); }
@@ -42,7 +42,7 @@ private:
 
     const memories &truth_;
     std::vector<cache_stage> each_;
-    std::vector<uint32_t> pages_;  // of one device
+    std::vector<uint32_t> pages_;  // pages of one device
     std::vector<placement_in_cache> placed_;
 };
 

@@ -49,8 +49,8 @@ void optimum_counter::step(uint32_t layer, const uint32_t *experts) {
     const uint32_t now = on.now;
     for (uint32_t i = 0; i < width_; ++i) {
         uint32_t &bound = on.bounds[base + experts[i]];
-        // From one step to the next nothing lies between. Else whoever was busy until the step
-        // after the last use is free: that step's own requests need no server.
+        // From one step to the next nothing lies between. Otherwise take a server that was busy
+        // until the step after the last use: that step's own requests need no server.
         const bool stays = bound == now + width_;
         if (!stays && (bound == never || !take(on, bound, now + i))) ++misses_;
         bound = now + 2 * width_;
@@ -77,7 +77,7 @@ bool optimum_counter::take(timeline &on, uint32_t bound, uint32_t end) {
     return true;
 }
 
-// The ends in their order become 0, 1, ...; a bound becomes the number of ends before it.
+// The ends become 0, 1, ... in their order. A bound becomes the number of ends before it.
 void optimum_counter::tell_anew(timeline &on) {
     std::vector<uint32_t> before(on.ends.size() + 1, 0);
     for (size_t word = 0; word < on.ends.size(); ++word)
@@ -101,7 +101,8 @@ void optimum_counter::tell_anew(timeline &on) {
     on.now = servers;
 }
 
-// All that the step does not use goes, and of what it uses the first stay: nobody can choose.
+// Everything that the step does not use goes. The first of its own experts stay: there is nothing
+// to choose.
 void optimum_counter::small_step(timeline &on, const uint32_t *pages) {
     std::vector<uint32_t> kept, missing;
     for (uint32_t i = 0; i < width_; ++i) {

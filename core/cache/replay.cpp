@@ -287,7 +287,7 @@ void run::add_scores(moorage_step &step, step_arrays &arrays) const {
     }
 }
 
-// As in replay.hpp: single requests pin nothing, the experts of an event are pinned while it runs.
+// As in replay.hpp: single requests pin nothing; the experts of an event are pinned while it runs.
 bool run::take_step(cache_stage &stage, const moorage_step *shown, moorage_step &step,
                     step_arrays &arrays) {
     note_step(step.layer, step.token);
@@ -403,7 +403,8 @@ static result<replay_result> attempts(const trace &source, const future *coming,
 result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
                              const replay_progress &progress) {
     auto counted = attempts(source, coming, job, progress);
-    // Before any other failure: what came of a file that changed is nobody's fault.
+    // Check this before any other failure: errors that follow from a changed file are no fault of a
+    // policy.
     if (const status same = mapped_files_unchanged(); !same) return same.failure();
     return counted;
 }

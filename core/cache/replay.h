@@ -1,12 +1,12 @@
-// replay.h - counting replay: what a cache policy hits and misses on a trace; counts, no time.
+// replay.h - counting replay: the hits and misses of a cache policy on a trace. Counts, no times.
 //
 //   replay_job job{.of = *policies.find("lru", "cache"), .slots = 128};
 //   auto counted = replay(source, nullptr, job);
 //   if (counted) counted->misses;
 //
-// A replay takes the policy's own replay function (the fast path, sdk/include/moorage/replay.hpp)
-// and checks every outcome; where there is none, or where it does something that cannot be, the run
-// goes step by step through the cache stage. Both make the same decisions. [control]
+// A replay uses the policy's own replay function (the fast path, sdk/include/moorage/replay.hpp)
+// and checks every outcome. If there is none, or if it does something impossible, the run goes step
+// by step through the cache stage. Both ways make the same decisions. [control]
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ enum class sharing { shared, per_layer };
 struct replay_job {
     const policy *of = nullptr;  // borrowed
     settings params = {};
-    uint32_t slots = 0;  // of all layers together
+    uint32_t slots = 0;  // slots of all layers together
     sharing pools = sharing::shared;
     order requests = order::token;
     uint64_t seed = 0;
-    uint64_t tokens = 0;  // the first ones of the trace; 0: all
+    uint64_t tokens = 0;  // the first tokens of the trace; 0: all
     on_fault action = on_fault::abort;
     bool stepwise = false;  // leave the policy's replay function alone
     bool optimum =
@@ -46,31 +46,32 @@ struct replay_result {
     uint64_t requests = 0;  // hits + misses
     uint64_t hits = 0;
     uint64_t misses = 0;
-    uint64_t bypasses = 0;  // of the misses: served without getting a slot
+    uint64_t bypasses = 0;  // part of the misses: served without getting a slot
     std::vector<uint64_t> layer_misses;
     uint64_t faults = 0;
-    double seconds = 0;  // wall clock of the run proper, creation and activation left out
+    double seconds = 0;  // wall clock of the run itself, without creation and activation
     bool fast = false;   // went through the policy's replay function
     std::vector<std::pair<std::string, setting_value>> parameters;  // resolved
 };
 
-// Refuses a job whose policy needs what this trace, or a replay in this order, cannot give.
+// Refuses a job whose policy needs something that this trace, or a replay in this order, cannot
+// give.
 status check_replay(const trace &source, const replay_job &job);
 
 // An optimum job counts the misses of the whole replay, not of a layer or a policy.
 replay_result count_optimum(const trace &source, const replay_job &job);
 
-// Called from time to time with the number of requests done since the last call; any thread.
+// Called from time to time with the number of requests done since the last call. Any thread.
 using replay_progress = std::function<void(uint64_t requests)>;
 
-// `coming`: the future of the same tokens of the trace; may be null for a policy that does not need
-// it. Fails where check_replay does, where the policy cannot be created, and on a fault when the
-// job says abort.
+// `coming`: the future of the same tokens of the trace. May be null if the policy does not need it.
+// Fails if check_replay does, if the policy cannot be created, and on a fault if the job says
+// abort.
 result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
                              const replay_progress &progress = {});
 
-// Slots up to which a shared lru hits nothing at all: so many other experts are asked for between
-// any two requests of an expert in one layer, whatever the routing.
+// Up to so many slots, a shared lru hits nothing, whatever the routing. So many other experts are
+// requested between any two requests of an expert in one layer.
 uint32_t slots_without_lru_hits(uint32_t layers, uint32_t top_k, order requests);
 
 result<order> parse_order(std::string_view text);

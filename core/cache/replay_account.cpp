@@ -71,10 +71,10 @@ bool replay_account::follow_full(const uint32_t *experts, const uint32_t *outcom
     }
 }
 
-// Steps into full pools: a miss evicts and a hit does not, whatever it was that the policy chose.
-// An eviction from a wrong place is one of a page that is not present, as the last entry never is,
-// so clamping the address to it is all the range check that is needed. The pages of a step are
-// pinned first, where there are several; only what is plainly resident may go.
+// Steps into full pools: a miss evicts and a hit does not, whatever the policy chose. An eviction
+// from a wrong place is an eviction of a page that is not present. The last entry is never present,
+// so clamping the address to it is the whole range check. If a step has several pages, they are
+// pinned first. Only plainly resident pages may go.
 template <bool Shared, uint32_t Width>
 bool replay_account::follow_full_of(const uint32_t *experts, const uint32_t *outcomes,
                                     uint32_t tokens) {

@@ -1,8 +1,9 @@
 // replay_account.h - the host's own account of a fast replay: checks outcomes, counts misses.
 //
-// Policies write the outcomes, so the host believes none of them: it keeps its own copy of what is
-// in the cache and follows the outcomes with it. This costs about a nanosecond a request, which is
-// why the usual case (the cache full, with a slot for every request) has a loop without branches.
+// Policies write the outcomes, so the host trusts none of them. It keeps its own copy of the
+// cache's content and follows the outcomes with it. This costs about a nanosecond a request.
+// Therefore the usual case (the cache full, with a slot for every request) has a loop without
+// branches.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,20 @@
 
 namespace moorage::core {
 
-// How the requests of a token are cut into steps (moorage_replay).
+// How the requests of a token are divided into steps (moorage_replay).
 struct replay_shape {
     uint32_t rounds = 1, repeats = 1, width = 1;
 };
 
 class replay_account {
 public:
-    // For a policy that admits every page: of one that does not, a request left uncached may be a
-    // refusal or a fault, which outcomes do not tell apart.
+    // Only for a policy that admits every page. With another policy, an uncached request may be a
+    // refusal or a fault, and outcomes do not tell them apart.
     replay_account(const ledger &truth, replay_shape shape);
 
-    // Follows `tokens` tokens. False when an outcome cannot be: a hit or a free slot claimed
-    // wrongly, a victim that is not there, pinned, of another pool or not needed, a request left
-    // uncached although room could be made; or when state words or counts of `truth` are not as
-    // they must be.
+    // Follows `tokens` tokens. Returns false if an outcome is impossible: a wrong claim of a hit or
+    // a free slot; a victim that is absent, pinned, of another pool or not needed; an uncached
+    // request although room could be made. Also if state words or counts of `truth` are wrong.
     bool follow(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens);
 
     uint64_t bypasses() const { return bypasses_; }
@@ -44,11 +44,11 @@ private:
     const ledger &truth_;
     const replay_shape shape_;
     bool roomy_ = true;                // every pool has a slot for each request of a step
-    bool full_ = false;                // every pool is; with roomy_ it stays so
+    bool full_ = false;                // every pool is full; with roomy_ it stays so
     std::vector<uint8_t> present_;     // [pages + 1]: 1 resident, 2 pinned; the last is never there
     std::vector<uint32_t> used_;       // [pools]
     std::vector<uint32_t> bases_;      // [requests of a token] first page of the layer of each
-    std::vector<uint32_t> evictions_;  // likewise: evictions of a batch
+    std::vector<uint32_t> evictions_;  // [requests of a token] evictions of a batch
     std::vector<uint64_t> layer_misses_;
     uint64_t bypasses_ = 0;
 };

@@ -21,7 +21,7 @@ constexpr double poisson_s_max = 1e7;  // a gap of 37 means still fits 64 bits o
 // Independent streams of one home's seed.
 uint64_t stream_name(uint32_t home, uint64_t what) { return uint64_t{home} * 4 + what; }
 
-// To the nearest; what is beyond 30 years is as good as never.
+// Rounded to nearest. Anything beyond 30 years counts as never.
 uint64_t arrival_ns(double seconds) {
     return seconds < 1e9
                ? static_cast<uint64_t>(std::floor(std::max(seconds, 0.0) * ns_per_s + 0.5))
@@ -146,7 +146,7 @@ void arrival_source::find_arrival() {
             last ? options_.end_ns : std::min(phases_[next_phase_ + 1].from_ns, options_.end_ns);
         if (phases_[next_phase_].poisson_s > 0 ? draw_arrival(until_ns) : list_arrival(until_ns))
             break;
-        // Nobody remembers how long the last gap was: a phase begins a new one.
+        // The length of the last gap is not kept: a phase begins a new one.
         cursor_ns_ = std::max(cursor_ns_, until_ns);
         if (last || cursor_ns_ >= options_.end_ns) return;
     }

@@ -29,31 +29,32 @@ namespace moorage::core {
 // The requests from a time on, until the next phase begins.
 struct arrival_phase {
     uint64_t from_ns = 0;
-    // One of these says which experts are chosen. A trace is borrowed for as long as the source
+    // One of these gives the choices of experts. A trace is borrowed for as long as the source
     // lives.
     const trace *rows = nullptr;
     std::optional<drawn_routing> drawn = {};
-    // Requests of the trace that are drawn from, each as likely; empty: all.
+    // Requests of the trace to draw from, each with the same probability. Empty: all.
     std::vector<uint64_t> requests = {};
-    double poisson_s = 0;  // mean time between requests; 0: as `arrivals` of the options say
+    double poisson_s = 0;  // mean time between requests; 0: as `arrivals` of the options
     // Tokens of each request for which no list gives them. If one is 0, a trace's request has that
     // many as in the trace. If both are 0, all tokens but the last are input. A request that is too
     // short begins again.
     uint32_t input_tokens = 0, output_tokens = 0;
 };
 
-// Requests of a trace that are of these domains; all without domains. The error names the domain.
+// Requests of a trace with these domains. Without domains: all. The error names the domain.
 result<std::vector<uint64_t>> requests_of(const trace &from, std::span<const std::string> domains);
 
 struct arrival_options {
     uint64_t seed = 0;
     uint32_t home = 0;
-    uint64_t begin_ns = 0;                  // nothing arrives before
-    uint64_t end_ns = MOORAGE_NEVER;        // nothing arrives then or later; what is under way ends
-    uint64_t requests_max = MOORAGE_NEVER;  // that arrive in all
+    uint64_t begin_ns = 0;                  // nothing arrives before that
+    uint64_t end_ns = MOORAGE_NEVER;        // nothing arrives then or later; requests under way
+                                            // still end
+    uint64_t requests_max = MOORAGE_NEVER;  // limit for the number of arrivals
     uint32_t batch = 8;                     // requests under way together
     uint32_t prefill_max = 512;             // tokens of one prefill pass
-    // Ascending by time; used where a phase has no poisson_s.
+    // Ascending by time. Used if a phase has no poisson_s.
     std::vector<arrival> arrivals = {};
 };
 
@@ -96,7 +97,7 @@ public:
     // The times of all admitted requests, in order of arrival.
     std::span<const request_times> requests() const { return requests_; }
 
-    // Rows as they stand in passes: the phase and the row in its trace, or the number of a drawn
+    // Numbers of rows in passes: the phase and the row in its trace, or the number of a drawn
     // token.
     static uint64_t row_of(uint32_t phase, uint64_t row) { return uint64_t{phase} << 48 | row; }
     static uint32_t phase_of(uint64_t row) { return static_cast<uint32_t>(row >> 48); }
@@ -129,7 +130,7 @@ private:
     random_stream gaps_, choices_;
     uint64_t draw_seed_;
     uint64_t drawn_tokens_ = 0;
-    // The next arrival: its time (MOORAGE_NEVER: none), and its lengths where a list has them.
+    // The next arrival: its time (MOORAGE_NEVER: none), and its lengths if a list has them.
     struct coming {
         uint64_t at_ns = MOORAGE_NEVER;
         uint32_t input_tokens = 0, output_tokens = 0;

@@ -87,7 +87,7 @@ remote_offer call_prices::offer(uint32_t server, uint32_t tokens) const {
     uint64_t there_ns =
         all_.links.activation_backlog_ns(to.there.channel, all_.now_ns) + to.there.of(more);
     uint64_t back_ns = to.back.of(more);
-    // One after another: the way up and down again is the same whichever servers are called.
+    // Calls run one after another. The way up and down is the same, whichever servers are called.
     if (user() && !all_.serial()) {
         there_ns += up_.of(more);
         back_ns += down_.of(more);

@@ -21,22 +21,22 @@ public:
     call_prices(cluster_state &all, const home_place &of);
 
     std::span<const uint8_t> distances() const { return distances_; }  // [servers]
-    // Appends what each server that has the page, or the cloud, would take for so many tokens.
+    // Appends the time that each server with the page, or the cloud, would need for so many tokens.
     void offers(uint32_t page, uint32_t tokens, std::vector<remote_offer> &out);
 
-    // Whether the device is the home's own, of a server without GPUs: what it holds is computed
-    // there, and is no call to others.
+    // Whether the device belongs to the home itself, on a server without GPUs. Its experts are
+    // computed there, without a call to others.
     bool own(uint32_t device) const {
         return home_.device == MOORAGE_NONE && !user() &&
                distances_[device] == MOORAGE_DISTANCE_OWN;
     }
 
-    // Whether a call to it is a message to another server, or of a user to any.
+    // Whether a call to the device is a message: to another server, or from a user to any server.
     bool leaves(uint32_t device) const {
         return user() || distances_[device] != MOORAGE_DISTANCE_OWN;
     }
 
-    // Channels: to a server and back, and of a user to the server it enters at and back.
+    // Channels: to a server and back; for a user, to its entry server and back.
     uint32_t there(uint32_t server) const { return ways_[server].there.channel; }
     uint32_t back(uint32_t server) const { return ways_[server].back.channel; }
     bool user() const { return up_.channel != MOORAGE_NONE; }
@@ -44,15 +44,15 @@ public:
     uint32_t down() const { return down_.channel; }
 
 private:
-    struct crossing {  // of hidden states over one channel that is idle
+    struct crossing {  // hidden states over one channel that is idle
         uint32_t channel = MOORAGE_NONE;
-        uint64_t ns = MOORAGE_NEVER;  // of one token
-        double more_ns = 0;           // of each further one
+        uint64_t ns = MOORAGE_NEVER;  // for one token
+        double more_ns = 0;           // for each further token
         uint64_t of(double more) const { return ns + static_cast<uint64_t>(more * more_ns); }
     };
-    struct way {  // to one server's device, or the cloud
+    struct way {  // the way to one server's device, or to the cloud
         crossing there, back;
-        uint64_t compute_ns;  // of one token, alone
+        uint64_t compute_ns;  // for one token, alone
         bool linked() const { return there.ns != MOORAGE_NEVER && back.ns != MOORAGE_NEVER; }
     };
     struct nearest {
@@ -66,7 +66,7 @@ private:
     const home_place home_;
     lent_vector<uint8_t> distances_;
     std::vector<way> ways_;                  // [servers]
-    crossing up_, down_;                     // of a user
+    crossing up_, down_;                     // for a user
     std::vector<nearest> nearest_;           // [pages]
     std::vector<uint32_t> nearest_devices_;  // [pages, offers_max]
 };

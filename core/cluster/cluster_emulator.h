@@ -1,10 +1,10 @@
 // cluster_emulator.h - many pipelines over one virtual clock, and the network between them.
 //
-// Nodes go on when something of their own has happened; an expert that a home's dispatch policy
-// sends elsewhere is computed in the queue of the device that has it, behind what that was given
-// before, or side by side where servers are described by their operations a second. Time is whole
-// nanoseconds; of what happens at the same time the network goes first, then nodes in order, then
-// servers without queues, then copies that were written, so that equal runs are equal to the byte.
+// A node goes on when an event of its own has happened. An expert that a home's dispatch policy
+// sends elsewhere is computed in the queue of the device that has it, behind earlier work. If
+// servers are described by their operations a second, experts are computed side by side. Time is
+// whole nanoseconds. Events at the same time have an order: the network first, then nodes in order,
+// then servers without queues, then copies that were written. So equal runs are equal to the byte.
 //
 //   cluster_emulator all(scene, network_options, {});
 //   cluster_node &one = all.add({device, home, model});   // is the pipeline's peers and watcher
@@ -39,8 +39,8 @@ public:
     const network &links() const { return state_.links; }
     network &links() { return state_.links; }
 
-    // A copy that can be called from now on. Requires: its device has a node, where it is not an
-    // ideal one, and room.
+    // Adds a copy that can be called from now on. Requires: its device has room and, unless it is
+    // an ideal one, a node.
     void put(const moorage_copy &copy);
     uint64_t now_ns() const override { return state_.now_ns; }
     call_figures calls() const override;
@@ -50,21 +50,21 @@ public:
 
     // Starts every course.
     void begin();
-    // Time of the next event; MOORAGE_NEVER: all is done, but for copies that are being written,
-    // for which nobody waits.
+    // Time of the next event. MOORAGE_NEVER: all is done, except copies that are being written and
+    // that nobody waits for.
     uint64_t next_ns() const {
         const uint64_t first = waited_for_ns();
         return first == MOORAGE_NEVER ? first : or_written_ns(first);
     }
-    // The same, and those copies are waited for.
+    // The same, but copies that are being written count too.
     uint64_t due_ns() const { return or_written_ns(waited_for_ns()); }
     void step();
-    // Moves the clock. Requires: nothing happens before.
+    // Moves the clock. Requires: nothing happens before that time.
     void idle_until(uint64_t ns) { state_.now_ns = ns; }
 
 private:
     friend class cluster_node;
-    struct writing {  // of a copy that has crossed the network, into its device
+    struct writing {  // a copy that has crossed the network and is written into its device
         uint64_t at_ns;
         uint32_t step;
         moorage_copy copy;
@@ -90,10 +90,10 @@ private:
     std::vector<cluster_node *> device_nodes_;  // [devices]; null: an ideal one
     earliest due_{2};                           // [nodes]
     ideal_executor side_by_side_;               // servers without queues, and the cloud
-    numbered_calls beside_;                     // what they compute
+    numbered_calls beside_;                     // the work of these
     std::vector<migration_step> brought_;       // by id
-    std::vector<uint64_t> device_free_ns_;      // [devices] of what is written to it
-    std::vector<writing> writing_;              // few: one a device
+    std::vector<uint64_t> device_free_ns_;      // [devices] when the write to it ends
+    std::vector<writing> writing_;              // few: one for each device
     cluster_watcher *watcher_ = nullptr;
 };
 

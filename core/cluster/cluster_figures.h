@@ -1,4 +1,4 @@
-// cluster_figures.h - sums what the nodes of a cluster did into one report.
+// cluster_figures.h - sums the results of a cluster's nodes into one report.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class cluster_sums {
 public:
     // All borrowed.
     cluster_sums(const scene &of, const cluster_emulator &all, const cluster_config &config);
-    // A node that has done its work; `requests` is null where none enter.
+    // Adds a node that has done its work. `requests` is null if none enter there.
     void add(const cluster_node &node, pipeline &line, const arrival_source *requests);
     run_report report(const rebalancer &balance, std::string_view policy);
 

@@ -1,4 +1,4 @@
-// cluster_node.cpp - takes what happens at one home to its pipeline, or to the calls of others.
+// cluster_node.cpp - passes the events of one home to its pipeline, or to the calls of others.
 #include "core/cluster/cluster_node.h"
 
 #include "core/cluster/cluster_emulator.h"

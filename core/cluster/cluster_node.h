@@ -1,8 +1,8 @@
-// cluster_node.h - one home of a cluster: the pipeline of any run, what it calls others for, and
-// what its device computes for them.
+// cluster_node.h - one home of a cluster: the pipeline of any run, its calls to others, and the
+// work of its device for others.
 //
-// A node is a device of a server with the requests that enter there, or a home that computes side
-// by side (a user, a server of the wireless model) with one of its models.
+// A node is a device of a server with the requests that enter there. Or it is a home that computes
+// side by side (a user, a server of the wireless model) with one of its models.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct activation_counts {
 
 class cluster_node final : public peers, public step_watcher {
 public:
-    // Borrowed. `gpu` is null where experts compute side by side.
+    // Borrowed. `gpu` is null if experts compute side by side.
     struct parts {
         pipeline *line = nullptr;
         timed_executor *where = nullptr;
@@ -43,7 +43,7 @@ public:
     const parts &of() const { return parts_; }
     const server_work &serving() const { return serving_; }
     const call_figures &called() const { return calls_.figures(); }
-    // Per bucket of the options.
+    // One for each bucket of the options.
     std::span<const activation_counts> activations() const { return activations_; }
 
     uint32_t servers() const override { return static_cast<uint32_t>(prices_.distances().size()); }
@@ -62,7 +62,7 @@ private:
                  const home_place &place);
 
     uint64_t due_ns() const { return std::min(parts_.where->due(), wakes_ns_); }
-    // Lets the course go on, and what it called others for set out.
+    // Continues the course, and sends the calls that it made.
     void settle();
     // Handles what is due on the node's device, or a request that has come. Returns an expert that
     // was computed for another home, if one was.
@@ -71,10 +71,11 @@ private:
     uint32_t page_of(const moorage_copy &copy) const {
         return copy.expert - all_.of.demand.model_first[place_.model];
     }
-    // A call of the home is where it is to be computed; an expert of it was.
+    // call_arrived() is called when a call of the home reaches the place where it is to be
+    // computed. call_computed() follows once per expert.
     void call_arrived();
     void call_computed(uint32_t call, uint32_t expert);
-    // Experts that others have computed are home.
+    // Takes in the outputs of others' experts that are home.
     void take_in();
     activation_counts &bucket();
 
@@ -85,7 +86,8 @@ private:
     call_prices prices_;
     home_calls calls_;
     server_work serving_;
-    uint32_t computing_ = 0;  // calls of the home that are where they are computed
+    uint32_t computing_ = 0;  // calls of the home that have reached the place where they are
+                              // computed
     bool ended_ = false;
     uint64_t wakes_ns_ = MOORAGE_NEVER;
     std::vector<activation_counts> activations_;

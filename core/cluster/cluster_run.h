@@ -1,7 +1,7 @@
 // cluster_run.h - a run over a cluster: from [cluster], [placement] and the stages to a report.
 //
-// Every device that requests enter at, and every user with each of its models, gets the pipeline
-// and the policies that the configuration names; one placement decides what they hold.
+// Every device where requests enter gets the pipeline and the policies of the configuration. So
+// does every user with each of its models. One placement decides what they hold.
 #pragma once
 
 #include "core/pipeline/run.h"
@@ -12,7 +12,7 @@ namespace moorage::core {
 result<run_report> run_cluster(const run_config &config, run_resources &shared,
                                const run_options &options);
 
-// Either kind of run, as the configuration has a [cluster] or not.
+// Runs either kind, depending on whether the configuration has a [cluster].
 result<run_report> run_either(const run_config &config, run_resources &shared,
                               const run_options &options);
 

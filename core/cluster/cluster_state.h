@@ -1,5 +1,5 @@
-// cluster_state.h - what all homes of an emulated cluster see: the time, the links, the queues of
-// the devices, and who holds which expert.
+// cluster_state.h - the state that all homes of an emulated cluster share: the time, the links, the
+// queues of the devices, and the holders of each expert.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 namespace moorage::core {
 
 struct cluster_options {
-    uint32_t offers_max = 8;  // servers that a home considers for an expert: the nearest, and of
-                              // equally near ones those that follow it
-    uint64_t bucket_ns = 0;   // of figures over time; 0: one bucket
+    uint32_t offers_max = 8;  // servers that a home considers for an expert: the nearest ones;
+                              // among equally near ones those that follow it
+    uint64_t bucket_ns = 0;   // bucket of figures over time; 0: one bucket
 };
 
 // Where requests enter.
 struct home_place {
-    uint32_t device;  // MOORAGE_NONE: none of the plan's
+    uint32_t device;  // MOORAGE_NONE: not a device of the plan
     uint32_t home, model;
 };
 
@@ -33,7 +33,7 @@ public:
 
     std::span<const uint32_t> of(uint32_t expert) const { return devices_[expert]; }  // ascending
     uint32_t version(uint32_t expert) const { return version_[expert]; }  // counts the changes
-    // Whether it is new.
+    // Returns whether it is new.
     bool add(const moorage_copy &copy) {
         std::vector<uint32_t> &all = devices_[copy.expert];
         const auto at = std::ranges::lower_bound(all, copy.device);
@@ -64,7 +64,7 @@ struct cluster_state {
     uint32_t devices() const { return of.cluster.devices(); }
     bool serial() const { return (of.cluster.flags & MOORAGE_CALLS_SERIAL) != 0; }
     bool returns_each() const { return (of.cluster.flags & MOORAGE_RETURNS_EACH) != 0; }
-    // The device of a server, or null: its experts compute side by side, as the cloud's do.
+    // The device of a server. null: its experts compute side by side, as the cloud's do.
     const emulator *gpu(uint32_t server) const {
         return server < devices() ? gpus[server] : nullptr;
     }

@@ -1,11 +1,11 @@
-// drawn_routing.h - experts of tokens where only statistics are known: drawn, without replacement,
-// by a hash of seed, token and layer, so that asking again gives the same.
+// drawn_routing.h - draws the experts of tokens if only statistics are known. Draws are without
+// replacement, by a hash of seed, token and layer, so asking again gives the same.
 //
-// From groups (which experts a token chooses together, and how often) a whole group is drawn. From
-// frequencies alone, systematic sampling (Madow 1949): frequencies that sum to k are laid end to
-// end and read at u, u + 1, ..., so every expert is chosen exactly as often as stated, which
-// drawing one after another would not keep. Which experts meet is then up to their order; each
-// layer has several, shuffled.
+// From groups (which experts a token chooses together, and how often), a whole group is drawn. From
+// frequencies alone, systematic sampling is used (Madow 1949). Frequencies that sum to k are laid
+// end to end and read at u, u + 1, ... So every expert is chosen exactly as often as stated;
+// drawing one after another would not keep that. The order of the experts decides which ones are
+// chosen together. Each layer has several shuffled orders.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace moorage::core {
 
 class drawn_routing {
 public:
-    // Frequencies [layers, experts] of a token's choice; each layer is scaled to sum to top_k, and
-    // an expert above 1 leaves what is too much to the others. A layer of zeros: all alike.
+    // Frequencies [layers, experts] of a token's choice. Each layer is scaled to sum to top_k. If
+    // an expert exceeds 1, the excess goes to the others. A layer of zeros: all experts are equal.
     static result<drawn_routing> from_frequency(uint32_t layers, uint32_t experts, uint32_t top_k,
                                                 std::span<const double> frequency, uint64_t seed);
     // The routing of a home for a model: from its groups if the demand has calls, otherwise from
@@ -36,7 +36,7 @@ public:
     void draw(uint64_t seed, uint64_t token, uint32_t layer, uint32_t *chosen) const;
 
 private:
-    static constexpr uint32_t orders = 8;  // of each layer, from frequencies
+    static constexpr uint32_t orders = 8;  // for each layer, from frequencies
     drawn_routing(uint32_t layers, uint32_t experts, uint32_t top_k)
         : layers_(layers), experts_(experts), top_k_(top_k) {}
     void lay_out(std::span<const double> frequency, uint64_t seed);
@@ -44,14 +44,15 @@ private:
     void add_alias_table(std::span<const std::pair<uint32_t, double>> calls);
 
     uint32_t layers_, experts_, top_k_;
-    // From frequencies, [layers, orders, ...]: ends of the experts' stretches in units of 2^-24,
-    // which expert each is, and, for equal parts of the length, the stretch that each begins in.
+    // From frequencies, [layers, orders, ...]: ends of the experts' stretches in units of 2^-24;
+    // the expert of each stretch; and, for equal parts of the length, the stretch in which each
+    // part begins.
     std::vector<uint32_t> ends_;
     std::vector<uint16_t> experts_at_, guide_;
     uint32_t guides_ = 0, guide_shift_ = 0;
     // From groups: alias tables over the calls of each layer.
     struct column {
-        uint32_t chance;      // of 2^32
+        uint32_t chance;      // out of 2^32
         uint32_t own, other;  // groups, top_k experts each
     };
     std::vector<uint64_t> layer_first_;  // [layers + 1] into columns_

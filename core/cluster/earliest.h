@@ -1,5 +1,5 @@
-// earliest.h - which of many has the earliest time: a tournament that is played again where one
-// changed.
+// earliest.h - finds the earliest of many times: a tournament. After a change, only the matches of
+// the changed one are played again.
 #pragma once
 
 #include <bit>
@@ -28,14 +28,14 @@ public:
             winner_[i] = times_[right] < times_[left] ? right : left;
         }
     }
-    // At equal times the smallest number.
+    // If times are equal, the smallest number.
     uint32_t first() const { return winner_[1]; }
     uint64_t time() const { return times_[winner_[1]]; }
 
 private:
     uint32_t leaves_;
     std::vector<uint64_t> times_;
-    std::vector<uint32_t> winner_;  // of each match; 1 is the final, leaves follow
+    std::vector<uint32_t> winner_;  // winner of each match; 1 is the final, leaves follow
 };
 
 }  // namespace moorage::core

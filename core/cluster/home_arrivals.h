@@ -1,5 +1,5 @@
-// home_arrivals.h - when requests come to each home of a cluster, without running it: what an
-// emulated run would be asked, for whoever asks real nodes the same.
+// home_arrivals.h - when requests come to each home of a cluster, without a run. An emulated run
+// would get these requests, and real nodes can be asked the same.
 #pragma once
 
 #include <cstdint>

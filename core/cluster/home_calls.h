@@ -22,19 +22,20 @@ public:
     struct one_call {
         uint32_t server = 0, tokens = 0;
         uint32_t open = 0;    // experts not computed yet
-        uint32_t away = 0;    // outputs (one, or one an expert) that are not at the home's server
-        uint32_t absent = 0;  // not at the home
+        uint32_t away = 0;    // outputs (one, or one an expert) that have not reached the home's
+                              // server
+        uint32_t absent = 0;  // outputs that have not reached the home
         std::vector<expert_work> experts;
-        std::vector<uint32_t> ready;  // outputs that wait for those before them
-        bool returning = false;       // one is on its way to the home's server
+        std::vector<uint32_t> ready;  // outputs that wait for earlier ones
+        bool returning = false;       // an output is on its way to the home's server
     };
 
-    // All borrowed; `number` of the home comes back in the tags of its messages.
+    // All borrowed. `number` of the home comes back in the tags of its messages.
     home_calls(cluster_state &all, const call_prices &ways, uint32_t model, uint32_t number);
 
     uint32_t number() const { return number_; }
     void add(const remote_call &work);
-    // All calls of the step were added: they set out, if there are any.
+    // All calls of the step were added. Sends them, if there are any.
     void set_out();
 
     static uint32_t home_of(uint64_t tag) { return tag >> 36 & 0xffffff; }
@@ -44,7 +45,8 @@ public:
     // the server that computes it, or its outputs are home: then came_home() says which experts.
     reached crossed(uint64_t tag);
     const one_call &at(uint32_t call) const { return calls_[call]; }
-    // By its place in the call; whether that was the last of the call.
+    // An expert has been computed, by its place in the call. Returns whether it was the last of the
+    // call.
     bool computed(uint32_t call, uint32_t expert);
 
     std::span<const expert_work> came_home() const { return came_home_; }
@@ -70,9 +72,9 @@ private:
     const uint64_t hidden_bytes_;
     const uint32_t number_;
     const bool serial_, returns_each_;
-    std::vector<one_call> calls_;  // of the step: the first count_
+    std::vector<one_call> calls_;  // calls of the step: the first count_
     uint32_t count_ = 0;
-    std::vector<uint32_t> order_;  // in which they set out: as added, or by distance
+    std::vector<uint32_t> order_;  // the order of sending: as added, or by distance
     bool under_way_ = false;
     size_t sent_ = 0, ended_ = 0;
     uint32_t all_tokens_ = 0;

@@ -80,7 +80,7 @@ result<arrival_phase> phase_of(const home_inputs &from, const home_place &place,
     return phase;
 }
 
-// By a list, of which every device takes each parts-th, where the workload has one.
+// Takes the workload's list, if it has one. Every device takes each parts-th request.
 status take_list(const cluster_workload &workload, const request_share &share, double faster,
                  std::vector<arrival> &out) {
     if (workload.poisson_s == 0 && workload.arrivals.empty())

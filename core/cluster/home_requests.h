@@ -1,4 +1,4 @@
-// home_requests.h - what is asked of a home of a cluster: the source that its workload makes.
+// home_requests.h - the requests of a home of a cluster: makes the source from its workload.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace moorage::core {
 
-// Tokens of one prefill pass where the configuration names none.
+// Tokens of one prefill pass, if the configuration gives none.
 inline constexpr uint32_t prefill_default = 512;
 
 inline uint64_t ns_of(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
@@ -27,12 +27,12 @@ struct home_inputs {
 
 // The share of one device, if several devices share the requests of a home.
 struct request_share {
-    uint32_t number;  // of the node, which its draws depend on
+    uint32_t number;  // number of the node; its draws depend on it
     uint32_t part, parts;
 };
 
-// `all` divided by shares that sum to one: each gets what is whole of its part, the largest
-// remainders (ties: the first) get one more, and the sum is `all`.
+// Divides `all` by shares that sum to one. Each gets the whole part of its share. The largest
+// remainders (ties: the first) get one more, so the sum is `all`.
 std::vector<uint64_t> apportioned(uint64_t all, std::span<const double> shares);
 
 // Requires: the home has a workload. `clock` is borrowed. Errors name the workload.

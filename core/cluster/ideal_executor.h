@@ -1,5 +1,5 @@
-// ideal_executor.h - a home whose experts all compute side by side, each in a time of its own, and
-// whose other layers take none: what SlimCaching (Section III-C) assumes of users and servers.
+// ideal_executor.h - a home whose experts all compute side by side, each in its own time, and whose
+// other layers take no time. SlimCaching (Section III-C) assumes this of users and servers.
 #pragma once
 
 #include <algorithm>
@@ -13,11 +13,12 @@ namespace moorage::core {
 
 class ideal_executor final : public stream_executor<ideal_executor, timed_executor> {
 public:
-    // Time of one token through an expert, or through all experts of a layer that it holds.
+    // expert_ns: time of one token through an expert, or through all experts of a layer that the
+    // home holds.
     ideal_executor(uint64_t expert_ns, uint32_t transfers_max, uint64_t *clock)
         : stream_executor(transfers_max, nullptr, clock), expert_ns_(expert_ns) {}
 
-    // Anything that takes so long; it completes (gpu_expert) with the tag.
+    // Any work that takes so long. It completes (gpu_expert) with the tag.
     void compute(uint32_t tag, uint64_t ns) { add({event_kind::gpu_expert, tag, ns, 0}); }
     void send(const link_piece &piece) override { add({event_kind::piece, piece.link, 0, 0}); }
     uint64_t due() const override {
@@ -44,11 +45,11 @@ private:
     static bool later(const event &one, const event &other) {
         return one.at_ns != other.at_ns ? one.at_ns > other.at_ns : one.order > other.order;
     }
-    // It has one processor, whichever of the two is asked.
+    // It has one processor, for GPU and CPU experts alike.
     uint64_t price_of(event_kind kind, const expert_work &work) const {
         return kind == event_kind::moved ? 0 : expert_ns_ * work.tokens;
     }
-    // Nothing waits: nothing is absent and loaded.
+    // Nothing waits, because nothing is absent and loaded.
     void queued(stream &on) {
         const operation &one = on.queue.front();
         add({one.kind, one.tag, one.price_ns, one.segments});
@@ -59,7 +60,7 @@ private:
         std::push_heap(waiting_.begin(), waiting_.end(), later);
         busy_.gpu += what.duration_ns;
     }
-    // Until now it computed if anything was on its way; else it waited for others.
+    // Until now it computed if any work was under way. Otherwise it waited for others.
     void settle() { account(waiting_.empty() ? others_ : cause::compute, now_); }
 
     uint64_t expert_ns_;

@@ -1,4 +1,4 @@
-// idle_source.h - of a device at which no requests enter: it only computes for others.
+// idle_source.h - the source of a device where no requests enter: it only computes for others.
 #pragma once
 
 #include "core/source/source.h"

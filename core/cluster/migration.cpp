@@ -1,4 +1,4 @@
-// migration.cpp - which copy may start, what goes for it, and ways out where all wait.
+// migration.cpp - decides which copy may start, what goes for it, and the ways out if all wait.
 #include "core/cluster/migration.h"
 
 #include <cassert>
@@ -115,7 +115,8 @@ void migration_order::forget(uint32_t expert, uint32_t device) {
     all.erase(std::ranges::lower_bound(all, device));
 }
 
-// Whether the expert can still be called without this copy, or need not be: the new plan has none.
+// Whether the expert can still be called without this copy, or need not be, because the new plan
+// has no copy.
 bool migration_order::lasts_without(uint32_t expert, const place &one) const {
     return cloud_ || !needed_[expert] || present_[expert] > (one.now == state::present ? 1u : 0u);
 }
@@ -141,7 +142,7 @@ double migration_order::way_s(uint32_t from, uint32_t to, uint64_t bytes) const 
     return latency_s_[at] + byte_s_[at] * static_cast<double>(bytes);
 }
 
-// The nearest device that has the expert, of equal ones the least read; `none`: the cloud is
+// The nearest device that has the expert; among equal ones the least read. `none`: the cloud is
 // nearer, or nothing has it.
 uint32_t migration_order::source_of(uint32_t expert, uint32_t to) const {
     const uint64_t bytes = bytes_of(expert);
@@ -175,7 +176,7 @@ void migration_order::want(uint32_t expert, uint32_t device, bool again) {
     idle_[device] = 0;
 }
 
-// False: it is in use. A copy that the new plan has is made again later. Requires: may_go().
+// False: the copy is in use. If the new plan has it, it is made again later. Requires: may_go().
 bool migration_order::drop(uint32_t expert, uint32_t device) {
     if (!drop_({expert, device})) {
         refused_.push_back({expert, device});
@@ -198,7 +199,8 @@ uint64_t migration_order::droppable_bytes(uint32_t device) const {
     return bytes;
 }
 
-// Drops copies that the new plan has not, the least used first; none where they do not suffice.
+// Drops copies that are not in the new plan, the least used first. Drops none if they do not
+// suffice.
 bool migration_order::make_room(uint32_t device, uint64_t bytes) {
     if (room(device) >= bytes) return true;
     if (room(device) + droppable_bytes(device) < bytes) return false;

@@ -30,12 +30,12 @@ namespace moorage::core {
 struct migration_step {
     uint32_t id = 0;  // for arrived()
     uint32_t expert = 0;
-    uint32_t from = 0;  // device, the nearest that has it; MOORAGE_NONE: the cloud
+    uint32_t from = 0;  // the nearest device that has it; MOORAGE_NONE: the cloud
     uint32_t to = 0;    // device
     uint64_t bytes = 0;
 };
 
-// Takes a copy out of what can be called. False: a call still uses it, ask again later.
+// Takes a copy away from callers. False: a call still uses it, ask again later.
 using drop_copy = std::function<bool(const moorage_copy &)>;
 
 struct migration_options {
@@ -44,26 +44,27 @@ struct migration_options {
 
 class migration_order {
 public:
-    // `cluster` and `demand` are borrowed for the call. Requires: both plans ascending by expert,
-    // then device, none twice, within memory.
+    // `cluster` and `demand` are borrowed for the call. Requires: both plans are ascending by
+    // expert, then device, have no copy twice, and are within memory.
     migration_order(const cluster_arrays &cluster, const demand_arrays &demand,
                     std::span<const moorage_copy> current, std::span<const moorage_copy> target,
                     drop_copy drop, const migration_options &options = {});
 
-    // A copy to start now, after what it needs was dropped; nothing while all wait. Call until it
-    // gives nothing: after the start, after each arrival, and, while blocked(), when calls end.
+    // A copy to start now. The copies that have to go for it were dropped. Nothing: all wait. Call
+    // until it gives nothing: after the start, after each arrival, and, while blocked(), when calls
+    // end.
     std::optional<migration_step> next();
     void arrived(uint32_t id);
-    // No copy is started from now on; those under way still arrive. Copies that the new plan has
-    // not stay.
+    // No copy is started from now on. Those under way still arrive. Copies that are not in the new
+    // plan stay.
     void stop();
 
-    // Nothing is left to do: the new plan is in force, but for given_up() and what must stay for
-    // it.
+    // Whether nothing is left to do: the new plan is in force, except given_up() and the copies
+    // that must stay for it.
     bool done() const {
         return under_way_ == 0 && ready_.empty() && (stopped_ || (waiting_ == 0 && swept_));
     }
-    // next() gave nothing because a copy could not be dropped.
+    // Whether next() gave nothing because a copy could not be dropped.
     bool blocked() const { return blocked_; }
     uint32_t under_way() const { return under_way_; }
     // Copies that can be called now, ascending by expert, then device.
@@ -72,16 +73,16 @@ public:
     std::span<const moorage_copy> given_up() const { return given_up_; }
 
     uint64_t copied() const { return copied_; }  // copies that were started
-    uint64_t detours() const { return detours_; }  // of these, to a third device or again
+    uint64_t detours() const { return detours_; }  // of these: to a third device, or repeated
 
 private:
     static constexpr uint32_t none = UINT32_MAX;
     enum class state : uint8_t { absent, waiting, arriving, present };
-    struct place {  // of one expert on one device
+    struct place {  // one expert on one device
         state now = state::absent;
-        bool wanted = false;   // by the new plan
-        bool settled = false;  // it arrived: no longer dropped for a while
-        uint32_t readers = 0;  // copies that are made from it
+        bool wanted = false;   // the new plan wants it
+        bool settled = false;  // it has arrived and is no longer dropped for a while
+        uint32_t readers = 0;  // copies that are being made from it
     };
     struct request {  // a wanted copy that waits to be started
         uint32_t expert;
@@ -91,7 +92,7 @@ private:
     struct sending {
         uint32_t expert, from, to;
     };
-    // A way out for one request: experts to be dropped for a while, and to be put up elsewhere.
+    // A way out for one request: experts to drop for a while, and experts to put up elsewhere.
     struct detour {
         struct guest {
             uint32_t expert, device;
@@ -163,20 +164,20 @@ private:
     std::vector<std::vector<uint32_t>> surplus_;     // [G] present and not wanted, by arrival
     std::vector<uint64_t> capacity_, used_;          // [G] bytes
     std::vector<uint32_t> sending_to_;               // [G]
-    std::vector<uint32_t> favoured_;       // [G] the one expert it is kept free for, or none
-    std::vector<uint8_t> idle_;            // [G] nothing can start, look no more
+    std::vector<uint32_t> favoured_;       // [G] the one expert for which it is kept free, or none
+    std::vector<uint8_t> idle_;            // [G] nothing can start there; do not look again
     std::vector<uint32_t> present_;        // [X] copies that can be called
     std::vector<uint8_t> needed_;          // [X] the new plan has a copy
     std::vector<uint8_t> put_up_;          // [X] was a guest already
-    std::vector<uint64_t> given_, spare_;  // [G] of untangle(): bytes to be had
+    std::vector<uint64_t> given_, spare_;  // [G] used in untangle(): bytes that could be freed
     std::vector<sending> sent_;
-    std::vector<migration_step> ready_;  // started, to be handed out
+    std::vector<migration_step> ready_;  // started, to be returned
     std::vector<moorage_copy> refused_, given_up_;
-    std::vector<std::pair<double, uint32_t>> heads_;  // of next_any()
+    std::vector<std::pair<double, uint32_t>> heads_;  // used in next_any()
     uint64_t waiting_ = 0, copied_ = 0, detours_ = 0;
     uint32_t under_way_ = 0;
     bool blocked_ = false, stopped_ = false, swept_ = false;
-    bool changed_ = true;  // since next() gave nothing
+    bool changed_ = true;  // something has changed since next() gave nothing
 };
 
 }  // namespace moorage::core

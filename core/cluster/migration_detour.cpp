@@ -1,11 +1,13 @@
-// migration_detour.cpp - ways out where every copy waits for room that only copies like it could
-// leave.
+// migration_detour.cpp - ways out if every copy waits for room that only other waiting copies could
+// free.
 //
-// Nothing is under way then, and every device that waits is full of copies that it needs or that
-// are the last of their expert. For one request after another, the best first, room is looked for
-// in this order: its last copies go to devices with room to spare; copies that others have too are
-// dropped for a while; last copies go to devices where such can be dropped. Each expert is put up
-// once at most, and no copy that arrived is dropped for a while, so this ends.
+// Nothing is under way then. Every waiting device is full of copies that it needs or that are the
+// last of their expert. For one request after another, the best first, room is looked for in this
+// order:
+//   1. Its last copies go to devices with room to spare.
+//   2. Copies that other devices have too are dropped for a while.
+//   3. Last copies go to devices where such copies can be dropped.
+// Each expert is put up once at most, and no arrived copy is dropped for a while. So this ends.
 #include <limits>
 
 #include "core/cluster/migration.h"
@@ -52,7 +54,7 @@ bool migration_order::may_go_for_a_while(uint32_t expert, const place &one) cons
 std::optional<migration_order::detour> migration_order::way_out(uint32_t device, uint32_t expert) {
     const uint64_t bytes = bytes_of(expert);
     uint64_t missing = bytes - std::min(bytes, given_[device]);
-    if (missing == 0) return std::nullopt;  // what it waits for is not room
+    if (missing == 0) return std::nullopt;  // it does not wait for room
     detour way;
     std::vector<std::pair<uint64_t, uint32_t>> last;  // copies of their expert; the largest first
     for (const uint32_t held : surplus_[device])
@@ -85,8 +87,8 @@ std::optional<migration_order::detour> migration_order::way_out(uint32_t device,
     return way;
 }
 
-// Adds wanted copies of the device, of which there are others, until they hold the bytes; returns
-// how many bytes of them that is, at most what was asked for.
+// Adds wanted copies of the device that exist elsewhere, until they hold the bytes. Returns the
+// number of these bytes, at most the requested number.
 uint64_t migration_order::drop_for_a_while(uint32_t device, uint64_t bytes, detour &out) {
     std::vector<std::pair<double, uint32_t>> found;
     uint64_t held = 0;

@@ -1,4 +1,4 @@
-// network.cpp - lines that are busy, messages that wait and fly, one heap of what happens next.
+// network.cpp - busy lines, messages that wait or are in flight, and one heap of events.
 #include "core/cluster/network.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@ namespace moorage::core {
 
 namespace {
 
-// An end that falls between two nanoseconds is rounded up; products that are whole but for the last
-// bits of a double are not.
+// An end that falls between two nanoseconds is rounded up. A product that is whole except for the
+// last bits of a double is not.
 uint64_t rounded_up_ns(double ns) { return static_cast<uint64_t>(std::ceil(ns - 1e-6)); }
 
 constexpr size_t index_of(traffic kind) { return static_cast<size_t>(kind); }
@@ -111,7 +111,7 @@ uint64_t network::activation_backlog_ns(uint32_t channel, uint64_t now_ns) const
     return bytes == 0 ? line_ns : line_ns + duration_ns(bytes, on.bytes_per_s);
 }
 
-// When nothing is on the channel's line, nor on what it shares.
+// Time when the channel's line, and the interfaces that it shares, are free.
 uint64_t network::line_free_ns(uint32_t channel) const {
     const uint64_t free_ns = channels_[channel].free_ns;
     if (!shared(channel)) return free_ns;
@@ -169,7 +169,7 @@ std::optional<delivery> network::take() {
     return delivery{landed.channel, landed.what, landed.sent_ns, next.at_ns};
 }
 
-// Sends what is next on a line that is free, and sees to it that the rest is looked at later.
+// Sends the next message on a free line, and arranges a later check for the rest.
 void network::start(uint32_t channel, uint64_t now_ns) {
     one_channel &on = channels_[channel];
     on.look_ns = MOORAGE_NEVER;
@@ -183,7 +183,8 @@ void network::start(uint32_t channel, uint64_t now_ns) {
         if (from_ns > now_ns) return look_at(channel, from_ns);
         start_piece(channel, now_ns);
     }
-    // On a shared interface after all that look at it now: else who has more would send it all.
+    // On a shared interface after all channels that check now: otherwise the channel with most
+    // messages would send all of them.
     if (on.waiting[of_activations].head != none || on.waiting[of_migrations].head != none)
         look_at(channel, shared(channel) ? now_ns : on.free_ns);
 }

@@ -32,8 +32,9 @@ enum class traffic : uint8_t { activation = 0, migration = 1 };
 struct message {
     traffic kind = traffic::activation;
     uint64_t bytes = 0;
-    uint64_t tag = 0;                // the sender's, comes back with the delivery
-    uint32_t device = MOORAGE_NONE;  // that migration is for; MOORAGE_NONE: no budget of a device
+    uint64_t tag = 0;                // the sender's tag; comes back with the delivery
+    uint32_t device = MOORAGE_NONE;  // the device that gets a migration; MOORAGE_NONE: no budget of
+                                     // a device
 };
 
 struct delivery {
@@ -45,21 +46,21 @@ struct delivery {
 
 struct network_options {
     double local_bytes_per_s = 0;  // between the devices of a server; 0: takes no time
-    double local_s = 0;            // latency of that
+    double local_s = 0;            // latency of that way
     uint64_t piece_bytes = 1 << 17;
-    double migration_bytes_per_s = 0;  // of each receiving device; 0: what the links leave
-    // Time that migration may make activations wait, per time that they are sent; of each channel.
-    // Above 0; infinite: no limit.
+    double migration_bytes_per_s = 0;  // limit for each receiving device; 0: what the links leave
+    // Time that migration may make activations wait, per time of sending activations, on each
+    // channel. Above 0. Infinite: no limit.
     double migration_delay_max = 0.1;
-    uint64_t bucket_ns = 0;  // of figures over time; 0: none are kept
+    uint64_t bucket_ns = 0;  // bucket of figures over time; 0: none are kept
 };
 
-// By traffic, counted when it is sent.
+// By traffic, counted when sent.
 struct channel_figures {
     uint32_t from = 0, to = 0;  // endpoints
     uint64_t messages[2] = {}, bytes[2] = {}, busy_ns[2] = {};
     uint64_t queue_peak = 0;  // messages that waited at one time
-    uint64_t delayed_ns = 0;  // activations stood still behind a piece of migration
+    uint64_t delayed_ns = 0;  // time that activations waited behind a piece of migration
 };
 
 class network {
@@ -67,44 +68,44 @@ public:
     // `of` is borrowed for the call. Requires: options in range.
     network(const cluster_arrays &of, const network_options &options);
 
-    // Endpoints: a home that is a server itself has that server's.
+    // Endpoints. A home that is a server has the endpoint of that server.
     uint32_t server(uint32_t index) const { return index; }
     uint32_t cloud() const { return servers_; }
     uint32_t home(uint32_t index) const { return home_endpoint_[index]; }
 
-    // From a server to a server (itself included), to the cloud and back, from a home to its server
-    // and back; MOORAGE_NONE where no link is. May allocate at its first use.
+    // The channel from a server to a server (itself included), to the cloud and back, from a home
+    // to its server and back. MOORAGE_NONE: there is no link. May allocate at its first use.
     uint32_t channel(uint32_t from, uint32_t to);
     // Time that a message of these bytes takes alone, its latency included.
     uint64_t alone_ns(uint32_t channel, uint64_t bytes) const;
-    // Whether the channel stays inside a server: not counted as network.
+    // Whether the channel stays inside a server. Then it does not count as network.
     bool local(uint32_t channel) const { return channels_[channel].local; }
     // Time until an activation that is sent now would start.
     uint64_t activation_backlog_ns(uint32_t channel, uint64_t now_ns) const;
 
-    // Requires: now_ns <= due(), and not below what was given or taken before.
+    // Requires: now_ns <= due(), and not below the times given or taken before.
     void send(uint32_t channel, const message &what, uint64_t now_ns);
-    // When something happens next; MOORAGE_NEVER: nothing is under way.
+    // Time of the next event. MOORAGE_NEVER: nothing is under way.
     uint64_t due() const { return heap_.empty() ? MOORAGE_NEVER : heap_.front().at_ns; }
-    // Lets happen what is next. Gives nothing where it concerns nobody outside; due() is then the
-    // time of the next. Requires: something is under way.
+    // Handles the next event. Returns nothing if it concerns nobody outside; due() is then the time
+    // of the event after it. Requires: something is under way.
     std::optional<delivery> take();
 
     uint32_t channels() const { return static_cast<uint32_t>(channels_.size()); }
     channel_figures figures(uint32_t channel) const;
-    // Bytes of all channels that are network, by traffic.
+    // Bytes of all channels that count as network, by traffic.
     uint64_t network_bytes(traffic kind) const { return bytes_[static_cast<size_t>(kind)]; }
     // The same per bucket, by the start of each piece.
     std::span<const uint64_t> network_bytes_over_time(traffic kind) const {
         return bytes_over_time_[static_cast<size_t>(kind)];
     }
-    // Sees all that occupies a channel: its bytes, from when until when. May be empty.
+    // Called for every use of a channel: its bytes, begin and end. May be empty.
     std::function<void(uint32_t, traffic, uint64_t, uint64_t, uint64_t)> on_sent;
     uint64_t events() const { return events_; }
 
 private:
     static constexpr uint32_t none = UINT32_MAX;
-    struct node {  // a message that waits or flies; those that wait are linked by index
+    struct node {  // a message that waits or is in flight; waiting ones are linked by index
         message what;
         uint64_t left_bytes, sent_ns;
         uint32_t channel, next;
@@ -112,26 +113,26 @@ private:
     struct list {
         uint32_t head = none, tail = none;
     };
-    // Two cache lines: 256 servers have 65 000 of them, touched in any order.
+    // Two cache lines: 256 servers have 65 000 channels, used in any order.
     struct alignas(128) one_channel {
         double bytes_per_s = 0;  // infinite: takes no time
         uint64_t latency_ns = 0;
         uint64_t free_ns = 0;              // the line is busy until then
-        uint64_t look_ns = MOORAGE_NEVER;  // when it is looked at again
+        uint64_t look_ns = MOORAGE_NEVER;  // when the line is checked again
         list waiting[2];
         uint64_t bytes[2] = {}, busy_ns[2] = {};
         uint32_t messages[2] = {};
         uint32_t queued = 0, queue_peak = 0;
         uint64_t waiting_activation_bytes = 0, delayed_ns = 0;
-        uint64_t activation_end_ns = 0;  // of the last that was sent
-        bool piece_last = false;         // what was sent last was migration
+        uint64_t activation_end_ns = 0;  // end of the last activation that was sent
+        bool piece_last = false;         // the last piece sent was migration
         bool local = false;
     };
     static_assert(sizeof(one_channel) == 128);
     struct event {
         uint64_t at_ns, order;
-        uint32_t what;  // a message that lands, or a channel whose line is looked at
-        bool look;      // stale where the channel is looked at at another time
+        uint32_t what;  // a message that arrives, or a channel whose line is checked
+        bool look;      // stale if the channel is checked at another time
         bool before(const event &other) const {
             return at_ns != other.at_ns ? at_ns < other.at_ns : order < other.order;
         }
@@ -168,8 +169,8 @@ private:
     std::vector<node> nodes_;
     uint32_t free_node_ = none;
     std::vector<event> heap_;
-    std::vector<uint64_t> device_next_ns_;  // of each device's budget
-    // [servers] of shared interfaces: busy until, and bytes of activations that wait.
+    std::vector<uint64_t> device_next_ns_;  // for each device's budget
+    // [servers] for shared interfaces: end of the busy time, and bytes of waiting activations.
     std::vector<uint64_t> out_free_ns_, in_free_ns_, out_waiting_bytes_, in_waiting_bytes_;
     uint64_t order_ = 0, events_ = 0, last_ns_ = 0;
     uint64_t bytes_[2] = {};

@@ -1,6 +1,6 @@
-// rebalancer.h - placement while a cluster serves: counts what is asked, decides at intervals
-// whether a new plan pays, and moves experts copy by copy behind the demand (migration.h has the
-// order).
+// rebalancer.h - placement while a cluster serves. Counts the requests for experts, and decides at
+// intervals whether a new plan pays. Moves experts copy by copy behind the demand (migration.h has
+// the order).
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ namespace moorage::core {
 
 class rebalancer final : public cluster_watcher {
 public:
-    // All borrowed; `of` is what decisions are made on, and its demand changes with them. `policy`
-    // may be null: nothing is ever decided. `first` is in force. Watches the cluster from now on,
-    // unless nothing is ever decided.
+    // All borrowed. `of`: the scene on which decisions are based; its demand changes with them.
+    // `policy` may be null: then nothing is ever decided. `first` is in force. Watches the cluster
+    // from now on, unless nothing is ever decided.
     rebalancer(scene &of, live_cluster &all, placement_stage *policy, const plan &first,
                const cluster_config &config, const migration_options &moving = {});
 
-    // When it decides next; MOORAGE_NEVER: it does not.
+    // Time of the next decision. MOORAGE_NEVER: there is none.
     uint64_t next_ns() const { return decide_ns_; }
-    // Does it. Requires: the clock stands at next_ns(), or behind it.
+    // Decides. Requires: the clock is at next_ns() or later.
     status act();
-    // Decides now, and looks no further where it is only to be said what would be done; `adopt`
-    // without asking the policy whether that pays. Requires: no migration is under way.
+    // Decides now. `say`: only says what would be done, and looks no further. `adopt`: without
+    // asking the policy whether that pays. Requires: no migration is under way.
     enum class how : uint8_t { weigh, adopt, say };
     status decide(how much);
     bool moving() const { return order_ != nullptr; }
@@ -39,7 +39,7 @@ public:
         order_.reset();
         copies_ = std::move(copies);
     }
-    // An event has gone by: copies that were in use may be free now.
+    // An event has passed: copies that were in use may be free now.
     void look_again();
     void activated(uint32_t home, uint32_t expert, uint32_t tokens) override {
         window_.add(home, expert, tokens, all_.now_ns());
@@ -48,7 +48,7 @@ public:
     void brought(uint32_t step) override;
     // The facts that the policy stated about its last plan.
     const std::vector<fact> &facts() const { return facts_; }
-    // The plan in force, what has arrived included.
+    // The plan in force, including copies that have arrived.
     std::vector<moorage_copy> copies() const { return order_ ? order_->copies() : copies_; }
     const std::vector<cluster_report::migration> &decisions() const { return decisions_; }
 
@@ -61,10 +61,10 @@ private:
     const cluster_config &config_;
     const migration_options moving_;
     activation_window window_;
-    bool asked_ = false;  // else the scene's demand is all that is known
+    bool asked_ = false;  // there were requests; otherwise only the scene's demand is known
     uint64_t decide_ns_ = MOORAGE_NEVER;
-    std::vector<moorage_copy> copies_;        // when no migration is under way
-    std::unique_ptr<migration_order> order_;  // null: none under way
+    std::vector<moorage_copy> copies_;        // the plan when no migration is under way
+    std::unique_ptr<migration_order> order_;  // null: no migration is under way
     std::vector<cluster_report::migration> decisions_;
     std::vector<fact> facts_;
 };

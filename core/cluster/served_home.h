@@ -1,5 +1,5 @@
-// served_home.h - what one node of a cluster is made of: costs, source, ledger, executor, policies
-// and pipeline.
+// served_home.h - the parts of one node of a cluster: costs, source, ledger, executor, policies and
+// pipeline.
 #pragma once
 
 #include <memory>
@@ -24,12 +24,12 @@ public:
         std::vector<std::string> &warnings;
     };
     explicit served_home(const surroundings &from) : from_(from), of_(from.inputs.of) {}
-    // Becomes a node of the cluster. Errors: what its parts refuse.
+    // Makes a node of the cluster. Errors: those of its parts.
     status make(const home_place &place, const request_share &share);
 
     const cluster_node &node() const { return *node_; }
     pipeline &line() { return *line_; }
-    const arrival_source *requests() const { return requests_; }  // null where none enter
+    const arrival_source *requests() const { return requests_; }  // null: no requests enter
     const policy_set &policies() const { return policies_; }
 
     const std::string &name() const {
@@ -61,7 +61,7 @@ private:
     std::unique_ptr<ledger> truth_;
     std::unique_ptr<timeline_sink> sink_;
     std::unique_ptr<timed_executor> where_;
-    emulator *gpu_ = nullptr;  // where_, of a device
+    emulator *gpu_ = nullptr;  // the executor of a device
     policy_set policies_;
     std::unique_ptr<pipeline> line_;
 };

@@ -1,5 +1,5 @@
-// server_work.h - what the device of a server computes for others: operations of its own queue,
-// between those of its home. Each carries a number, by which its end finds the call.
+// server_work.h - the work of a server's device for others: operations of its own queue, between
+// those of its home. Each operation carries a number that leads to its call.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ public:
     explicit server_work(uint32_t pages) : promised_(pages) {}
     void attach(pipeline *line) { line_ = line; }  // borrowed
 
-    // A call for the page has been made: its copy stays until it was computed.
+    // A call for the page has been made. Its copy stays until the call is computed.
     void promise(uint32_t page) { ++promised_[page]; }
     bool promised(uint32_t page) const { return promised_[page] != 0; }
     // The hidden states are there.
@@ -52,14 +52,14 @@ public:
         work.tag = for_others | under_way_.add(of);
         if (!line_->serve(work)) held_back_.push_back(work);
     }
-    // A transfer has ended, so that another may find room.
+    // A transfer has ended, so there may be room for another.
     void ask_again() {
         if (held_back_.empty()) return;
         const expert_work work = held_back_.front();
         held_back_.pop_front();
         if (!line_->serve(work)) held_back_.push_back(work);
     }
-    // Whether the device has computed one of these.
+    // Whether the completion belongs to this work.
     static bool is_of(const completion &done) {
         return done.kind == event_kind::gpu_expert && (done.tag & for_others) != 0;
     }
@@ -77,7 +77,7 @@ private:
     pipeline *line_ = nullptr;
     std::vector<uint32_t> promised_;  // [pages] calls under way
     numbered_calls under_way_;
-    std::deque<expert_work> held_back_;  // that found no transfer
+    std::deque<expert_work> held_back_;  // work that found no transfer
     uint64_t count_ = 0;
 };
 

@@ -83,7 +83,7 @@ struct run_config {
     uint32_t threads = 0;                        // for the CPU's arithmetic; 0: all processors
     uint32_t device = 0;                         // index of the GPU, for executor cuda
     bool guard = false;  // measures cache, prefetch and substitution, and disables those that lose
-    uint32_t guard_window = 32;  // compares so many decode passes with and without a policy
+    uint32_t guard_window = 32;  // number of decode passes to compare, with and without a policy
     double guard_margin = 0.02;  // by which one side must be faster than the other
     // [hardware]. With a real executor the default profile is "host".
     std::string profile, link, node, disk, engine;

@@ -185,7 +185,7 @@ constexpr of_run router_list[] = {
 };
 
 constexpr key_row<cluster_config> placement_list[] = {
-    {"interval_s", usually(real(0, 1e9, s), 1e-6, 1e8, "ms"),
+    {"interval_s", usually(real(0, 1e9, s), 0.01, 1e8, "s"),
      "between decisions while a run goes on; 0: never again", into<&cluster_config::interval_s>},
     {"window_s", usually(real_above(0, 1e9, s), 1e-6, 1e8, "ms"),
      "half-life of the statistics it decides by", into<&cluster_config::window_s>},

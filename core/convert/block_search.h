@@ -1,9 +1,9 @@
-// block_search.h - the search for scales with the least squared error, shared by formats whose
-// scales are themselves codes.
+// block_search.h - searches for the scales with the least squared error, for formats whose scales
+// are themselves codes.
 //
-// A group x is to be d q, or d q - m with q from 0: codes q are taken at trial scales around the
-// one that the extreme values give, d (and m) are fitted to the codes by least squares, and the
-// best trial stays.
+// A group x is approximated by d q, or by d q - m with q from 0. The codes q are computed at trial
+// scales around the one that follows from the extreme values. Then d (and m) are fitted to the
+// codes by least squares. The best trial is kept.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace moorage::core {
 
-// The nearest whole number, ties to even. Requires: |value| < 2^22.
+// The nearest integer, ties to even. Requires: |value| < 2^22.
 inline float nearest_whole(float value) {
     constexpr float shift = 12582912.0F;  // 1.5 * 2^23
     return (value + shift) - shift;
@@ -28,7 +28,7 @@ struct linear_scale {
     float scale = 0, minimum = 0;  // x = scale q - minimum
 };
 
-// d for codes from -count to count - 1; its sign is such that the greatest magnitude may be -count.
+// d for codes from -count to count - 1. Its sign lets the value of greatest magnitude be -count.
 inline float symmetric_scale(std::span<const float> x, float count) {
     float most = 0;
     for (const float value : x)
@@ -44,7 +44,7 @@ inline float symmetric_scale(std::span<const float> x, float count) {
             with_code += value * code;
             codes += code * code;
         }
-        // The squared error is sum x^2 less this.
+        // The squared error is sum x^2 minus this gain.
         if (codes == 0 || with_code * with_code <= best_gain * codes) continue;
         best = with_code / codes;
         best_gain = with_code * with_code / codes;
@@ -60,7 +60,7 @@ struct code_sums {
                2 * of.scale * of.minimum * q + count * of.minimum * of.minimum;
     }
 };
-// The scale and minimum, neither below 0, that meet the codes best.
+// The best scale and minimum for the codes, neither below 0.
 inline linear_scale fitted(const code_sums &of, float count) {
     const float determinant = count * of.qq - of.q * of.q;
     if (determinant > 0) {

@@ -1,4 +1,4 @@
-// convert.cpp - which kind of file is asked for, and whether it can have the format.
+// convert.cpp - decides the kind of output file and whether it can have the format.
 #include "core/convert/convert.h"
 
 #include <algorithm>

@@ -1,13 +1,13 @@
-// convert.h - a model from one kind of file to another: directories and GGUF files, in any format
-// that can be written.
+// convert.h - converts a model between directories and GGUF files, in any format that can be
+// written.
 //
 //   auto done = convert_model({.in = "models/demo", .out = "demo.gguf", .format = "q4_k_m"}, pool);
 //   if (!done) return done.failure();
 //
-// Where the source ends in a file of the same format, its bytes are copied. Nothing larger than a
-// part of a tensor is held in memory; what is written appears only when it is whole, and the same
-// bytes come out for any number of threads. What the other kind of file cannot say of a model is
-// refused by name before any matrix is written.
+// If source and target have the same format, the bytes are copied. Only part of a tensor is in
+// memory at a time. The result appears only when it is complete. Its bytes do not depend on the
+// number of threads. Facts about a model that the other kind of file cannot express are refused by
+// name, before any matrix is written.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace moorage::core {
 
 struct convert_request {
     std::filesystem::path in;
-    std::filesystem::path out;  // FILE.gguf, or else a directory that is not there yet
-    std::string format;         // a recipe (recipe.h); of directories bf16, f16, f32, fp8
-    bool pure = false;          // of a GGUF file: all matrices alike, the head and what else is
-                                // sensitive too
+    std::filesystem::path out;  // FILE.gguf, otherwise a new directory
+    std::string format;         // a recipe (recipe.h); for directories bf16, f16, f32, fp8
+    bool pure = false;          // GGUF only: all matrices get one format, including the head and
+                                // other sensitive ones
 };
 
 struct convert_count {
@@ -33,8 +33,8 @@ struct convert_count {
 };
 struct convert_report {
     std::map<std::string, convert_count> formats;  // by name
-    uint64_t bytes = 0;                            // of all weights written
-    uint64_t replaced = 0;  // matrices whose rows are no whole blocks of the recipe's format
+    uint64_t bytes = 0;                            // of all written weights
+    uint64_t replaced = 0;  // matrices whose rows do not divide into blocks of the recipe's format
 };
 result<convert_report> convert_model(const convert_request &what, thread_pool &pool);
 

@@ -1,4 +1,4 @@
-// gguf_metadata.cpp - keys by their names in llama.cpp.
+// gguf_metadata.cpp - writes keys under llama.cpp's names.
 #include "core/convert/gguf_metadata.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace moorage::core {
 
 namespace {
 
-// Under the name of the architecture.
+// Keys with the architecture's name as prefix.
 class named_keys {
 public:
     named_keys(const char *name, gguf_keys &keys) : name_(name), keys_(keys) {}
@@ -58,13 +58,14 @@ void put_attention(const model_config &of, named_keys &keys) {
     keys.number("rope.dimension_count", rotated);
     if (own.window != 0) keys.number("attention.sliding_window", own.window);
     if (own.kind == attention_kind::grouped) {
-        // Where keys are normalised over all heads, they are as many as queries.
+        // If keys are normalised over all heads, there are as many key heads as query heads.
         if (own.norm != query_key_norm::whole) keys.number("attention.head_count_kv", own.kv_heads);
         keys.number("attention.key_length", own.head_dim);
         keys.number("attention.value_length", own.value_dim);
         return;
     }
-    // Of the compressed cache, which all heads share; those of a head beside it.
+    // The compressed cache is one key head that all heads share. The sizes of real heads are
+    // separate keys.
     keys.number("attention.head_count_kv", 1);
     keys.number("attention.q_lora_rank", own.query_lora_rank);
     keys.number("attention.kv_lora_rank", own.kv_lora_rank);

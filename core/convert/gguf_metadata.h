@@ -1,7 +1,7 @@
-// gguf_metadata.h - a model's configuration as the keys of a GGUF file.
+// gguf_metadata.h - writes a model's configuration as the keys of a GGUF file.
 //
-// What GGUF has no key for is not asked here one by one: the file is read back, and what reads
-// otherwise (difference_of) is what it cannot say.
+// Facts without a GGUF key are not checked here one by one. Instead the file is read back, and any
+// difference (difference_of) is a fact that GGUF cannot express.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace moorage::core {
 
-// Of config.json's words; tensors of rotations' factors are the caller's to add.
+// From the keys of config.json. The caller adds the tensors of rotation factors.
 void put_config(const model_config &of, gguf_keys &keys);
-// Factors by which the frequency of each rotated pair is divided; empty: none, or by other keys.
+// Divisors of the frequency of each rotated pair; empty: none, or other keys give them.
 struct rotation_factors {
     std::vector<float> both, of_short, of_long;
 };

@@ -1,4 +1,4 @@
-// gguf_writer.cpp - numbers and texts one after the other, tensors at multiples of 32.
+// gguf_writer.cpp - writes numbers and texts in sequence, and places tensors at multiples of 32.
 #include "core/convert/gguf_writer.h"
 
 #include <cstring>

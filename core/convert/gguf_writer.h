@@ -1,8 +1,8 @@
-// gguf_writer.h - the bytes of a GGUF file's header: keys of every type, and the table of tensors.
+// gguf_writer.h - writes the header of a GGUF file: keys of every type, and the table of tensors.
 //
 //   gguf_keys keys;
 //   keys.text("general.architecture", "llama").number("llama.block_count", 32);
-//   const gguf_layout layout = lay_out(keys, tensors);   // header, places, bytes in all
+//   const gguf_layout layout = lay_out(keys, tensors);   // header, offsets, total bytes
 //
 // Version 3: github.com/ggml-org/ggml, docs/gguf.md.
 #pragma once
@@ -42,8 +42,8 @@ private:
 };
 
 struct gguf_layout {
-    std::string header;             // to where the data begins
-    std::vector<uint64_t> offsets;  // of the tensors, in the file
+    std::string header;             // up to the beginning of the data
+    std::vector<uint64_t> offsets;  // of the tensors, from the beginning of the file
     uint64_t bytes = 0;             // of the file
 };
 gguf_layout lay_out(const gguf_keys &keys, const std::vector<target_tensor> &tensors);

@@ -9,7 +9,7 @@ namespace moorage::core {
 
 namespace {
 
-// The row of the source that comes to `row` of heads of `length`.
+// The source row for row `row` of heads of `length`.
 uint64_t source_of(uint64_t row, uint64_t length, turning how) {
     const uint64_t at = row % length, half = length / 2;
     if (how == turning::to_neighbours) return row - at + (at % 2 == 0 ? at / 2 : half + at / 2);

@@ -1,4 +1,4 @@
-// quantise.cpp - formats with one scale a block, and the table of all.
+// quantise.cpp - formats with one scale per block, and the table of all formats.
 #include "core/convert/quantise.h"
 
 #include <array>
@@ -23,7 +23,7 @@ float extreme_of(block x) {
     return most;
 }
 
-// d (q - half), the greatest magnitude at q = 0.
+// Values are d (q - half); the greatest magnitude has q = 0.
 template <int bits>
 void simple(block x, std::byte *out) {
     constexpr float half = 1 << (bits - 1), top = 2 * half - 1;
@@ -35,7 +35,7 @@ void simple(block x, std::byte *out) {
     });
 }
 
-// d q + m.
+// Values are d q + m.
 template <int bits>
 void with_minimum(block x, std::byte *out) {
     constexpr float top = (1 << bits) - 1;
@@ -55,7 +55,7 @@ void to_q8_0(block x, std::byte *out) {
         out[2 + i] = std::byte(static_cast<int8_t>(std::lround(x[i] * inverse)));
 }
 
-// Half way between two, the even one, as numbers are rounded.
+// A value half way between two codes gets the even one, as in rounding.
 uint32_t fp4_of(float value) {
     constexpr std::array<float, 7> borders = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5};
     const float magnitude = std::abs(value);
@@ -66,7 +66,7 @@ uint32_t fp4_of(float value) {
     return value < 0 && code != 0 ? code | 8 : code;
 }
 
-// The exponent at which the greatest magnitude is a code of 4 to 6.
+// Chooses the exponent that makes the greatest magnitude a code from 4 to 6.
 void to_mxfp4(block x, std::byte *out) {
     const float most = std::abs(extreme_of(x));
     const int exponent = most == 0 ? 0 : std::clamp(std::ilogb(most) - 2 + 127, 0, 254);
@@ -83,7 +83,7 @@ void to_bf16(block x, std::byte *out) {
 }
 
 using encoder = void (*)(block, std::byte *);
-// Null: not written.
+// Null: the format cannot be written.
 encoder encoder_of(weight_type type) {
     switch (type) {
         case weight_type::f32:
@@ -125,10 +125,10 @@ void quantise_row(weight_type type, std::span<const float> row, std::span<std::b
 uint8_t e4m3_of_float(float value) {
     const uint8_t sign = std::signbit(value) ? 0x80 : 0;
     const float magnitude = std::min(std::abs(value), 448.0F);
-    // Below 2^-6 the steps are those of the least normal number.
+    // Below 2^-6 the step size is that of the smallest normal number.
     const int exponent = magnitude < 0x1p-6F ? -6 : std::ilogb(magnitude);
     const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
-    // Eight steps more are the next exponent's first.
+    // Eight steps up begins the next exponent.
     return static_cast<uint8_t>(sign | (steps + (exponent + 6) * 8));
 }
 

@@ -13,11 +13,11 @@ using block = std::span<const float>;
 constexpr size_t values_of_block = 256;
 using codes_of_block = std::array<uint8_t, values_of_block>;
 
-// Groups of a block in d s q: the scales s are whole numbers from -span to span - 1, the codes from
+// Groups of a block as d s q. The scales s are integers from -span to span - 1, the codes from
 // -count to count - 1.
 template <size_t groups>
 struct symmetric_block {
-    float d = 0;                     // as binary16
+    float d = 0;                     // rounded to binary16
     std::array<int, groups> scales;  // s
     codes_of_block codes;            // q + count
 };
@@ -36,7 +36,7 @@ float code_all(block x, float d, const std::array<int, groups> &scales, float co
     return error;
 }
 
-// The d that meets the codes best.
+// The best d for the codes.
 template <size_t groups>
 float refitted(block x, const symmetric_block<groups> &of, float count) {
     constexpr size_t width = values_of_block / groups;
@@ -73,10 +73,10 @@ symmetric_block<groups> symmetric(block x, float count, float span) {
     return made;
 }
 
-// Groups in d s q - m n: s and n whole numbers from 0 to span, codes from 0 to `most`.
+// Groups as d s q - m n. s and n are integers from 0 to span, codes from 0 to `most`.
 template <size_t groups>
 struct shifted_block {
-    float d = 0, m = 0;  // as binary16
+    float d = 0, m = 0;  // rounded to binary16
     std::array<uint32_t, groups> scales, minima;
     codes_of_block codes;
 };
@@ -96,7 +96,7 @@ float code_all(block x, float most, shifted_block<groups> &of) {
     return error;
 }
 
-// d and m that meet the codes best.
+// The best d and m for the codes.
 template <size_t groups>
 void refit(block x, shifted_block<groups> &of) {
     constexpr size_t width = values_of_block / groups;
@@ -143,7 +143,7 @@ shifted_block<groups> shifted(block x, float most, float span) {
     return code_all(x, most, again) < error ? again : made;
 }
 
-// Two bits of 256 codes: bit pair p of byte 32 h + i is of value 128 h + 32 p + i.
+// Two bits of 256 codes. Bit pair p of byte 32 h + i belongs to value 128 h + 32 p + i.
 void put_two_bits(const codes_of_block &codes, uint32_t shift, std::byte *out) {
     for (size_t i = 0; i < values_of_block; ++i)
         out[i / 128 * 32 + i % 32] |= std::byte((codes[i] >> shift & 3) << i % 128 / 32 * 2);
@@ -173,7 +173,7 @@ void to_q3_k(block x, std::byte *out) {
     put_half(out + 108, made.d);
 }
 
-// Six bits each of eight scales and minima in 12 bytes.
+// Writes six bits each of eight scales and minima in 12 bytes.
 void put_k_scales(const shifted_block<8> &of, std::byte *out) {
     for (size_t k = 0; k < 4; ++k) {
         out[k] |= std::byte(of.scales[k]);
@@ -185,7 +185,7 @@ void put_k_scales(const shifted_block<8> &of, std::byte *out) {
     }
 }
 
-// Four bits, 32 bytes for each 64 values, the low halves first.
+// Writes four bits: 32 bytes for each 64 values, the low halves first.
 void put_nibbles_of_k(const codes_of_block &codes, std::byte *out) {
     for (size_t i = 0; i < values_of_block; ++i)
         out[i / 64 * 32 + i % 32] |= std::byte((codes[i] & 15) << i / 32 % 2 * 4);

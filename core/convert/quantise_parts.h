@@ -1,4 +1,4 @@
-// quantise_parts.h - what writers of blocks share: numbers and codes to bytes.
+// quantise_parts.h - shared by the writers of blocks: numbers and codes to bytes.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline float as_half(float value) {
 }
 inline void put_half(std::byte *out, float value) { put(out, half_of_float(as_half(value))); }
 
-// 32 codes of four bits, or of five: a word of the fifth bits first.
+// Writes 32 codes of four bits, or of five: then a word of the fifth bits comes first.
 template <int bits, class Code>
 void put_codes(std::span<const float> x, std::byte *out, Code &&code_of) {
     std::array<std::byte, 16> low{};
@@ -40,7 +40,8 @@ void put_codes(std::span<const float> x, std::byte *out, Code &&code_of) {
     std::memcpy(out, low.data(), low.size());
 }
 
-// Of formats whose scales are codes themselves (quantise_nested.cpp); null: no such format.
+// The encoder of a format whose scales are codes themselves (quantise_nested.cpp); null: no such
+// format.
 void (*nested_encoder_of(weight_type type))(std::span<const float>, std::byte *);
 
 }  // namespace moorage::core

@@ -42,14 +42,14 @@ bool any_of(std::string_view part, std::initializer_list<std::string_view> names
     return std::ranges::find(names, part) != names.end();
 }
 
-// The first and the last eighth of the layers, and every third between.
+// The first and the last eighth of the layers, and every third layer between.
 bool more_bits(uint32_t layer, uint32_t layers) {
     const uint32_t eighth = layers / 8;
     return layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
 }
 
 weight_type of_values(const recipe &of, const recipe_model &model, uint32_t layer) {
-    constexpr uint32_t few_experts = 8;  // then values and keys cost little
+    constexpr uint32_t few_experts = 8;  // with this few, values and keys are a small part
     if (model.experts == few_experts) return q8_0;
     const bool shared = model.queries_of_key >= 4;
     if (of.base == q2_k) return shared ? q4_k : q3_k;

@@ -1,11 +1,11 @@
-// recipe.h - which tensors of a GGUF file get which format, under llama.cpp's names of mixtures.
+// recipe.h - chooses the format of each tensor of a GGUF file, by llama.cpp's names of mixtures.
 //
 //   const recipe *wanted = find_recipe("q4_k_m");
 //   chosen_type of = choose_type(*wanted, model, "blk.3.attn_v.weight", {1024, 4096});
 //
-// What is sensitive gets more bits: the head, values, downward matrices of some layers. Vectors,
-// norms and routers stay float32. The rules are facts about llama.cpp's files
-// (src/llama-quant.cpp), without importance matrices.
+// Sensitive tensors get more bits: the head, values, and the down matrices of some layers. Vectors,
+// norms and routers stay float32. The rules describe llama.cpp's files (src/llama-quant.cpp)
+// without importance matrices.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ enum class mixture : uint8_t {
     medium,
     large,
     experts,
-    none  // whatever the role
+    none  // the role does not matter
 };
 
 struct recipe {
@@ -34,20 +34,20 @@ struct recipe {
     uint32_t file_type;  // general.file_type
 };
 std::span<const recipe> recipes();
-const recipe *find_recipe(std::string_view name);  // null: no such one
+const recipe *find_recipe(std::string_view name);  // null: no such recipe
 
-// What the rules ask of a model.
+// Properties of a model that the rules depend on.
 struct recipe_model {
     uint32_t layers = 0, experts = 0;
-    uint32_t queries_of_key = 1;  // heads that share a key
+    uint32_t queries_of_key = 1;  // query heads that share a key head
     bool tied = false;            // the embedding is the head
 };
 struct chosen_type {
     weight_type type;    // fits the row
-    weight_type wanted;  // the same, or what would be there if its blocks divided the row
+    weight_type wanted;  // the same, or the type that would be used if its blocks divided the row
 };
-// `shape`: the length of a row last. Where a block does not divide it, the type is, as llama.cpp
-// has it, a near one with blocks of 32, or f16.
+// `shape`: the length of a row comes last. If a block does not divide it, a similar type with
+// blocks of 32 is used, or f16, as in llama.cpp.
 chosen_type choose_type(const recipe &of, const recipe_model &model, std::string_view name,
                         const std::vector<uint64_t> &shape);
 

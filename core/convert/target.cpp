@@ -1,4 +1,4 @@
-// target.cpp - rows read, checked, and written in the form of their tensor.
+// target.cpp - reads and checks rows, and writes them in their tensor's form.
 #include "core/convert/target.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ uint64_t rows_of_shape(const std::vector<uint64_t> &shape) {
     return rows;
 }
 
-// The formats that weights are published in are read faster than by their definition.
+// Formats that weights are usually published in have faster readers than their definition.
 void read_placed(const placed_row &at, std::span<float> out) {
     const std::byte *data = at.of->data + at.row * at.of->row_bytes;
     if (at.of->type == weight_type::f32) {
@@ -63,7 +63,7 @@ status encode_values(const target_tensor &of, uint64_t first, uint64_t count,
     return success();
 }
 
-// Of 128 rows, or as many as there are: the greatest magnitude of every 128 columns.
+// For up to 128 rows: the greatest magnitude of every 128 columns.
 status read_block(const target_tensor &of, uint64_t first, uint64_t count,
                   std::vector<float> &values, std::vector<float> &scales) {
     const uint64_t columns = of.from.columns();

@@ -1,4 +1,4 @@
-// target.h - tensors to be written, and where the values of their rows come from.
+// target.h - tensors to write, and the source of their rows.
 #pragma once
 
 #include <cstdint>
@@ -18,42 +18,42 @@ struct placed_row {
     uint32_t row;
 };
 
-// Rows of one length. Either they lie somewhere, each whole, or they have to be made.
+// Rows of one length. Either each row exists in memory, or `make` computes it.
 struct source_rows {
-    std::vector<uint64_t> shape;  // the length of a row last
+    std::vector<uint64_t> shape;  // the length of a row comes last
     std::function<placed_row(uint64_t row)> place;
-    std::function<void(uint64_t row, std::span<float> out)> make;  // where `place` is empty
+    std::function<void(uint64_t row, std::span<float> out)> make;  // used if `place` is empty
     uint64_t rows() const;
     uint64_t columns() const { return shape.back(); }
     void read(uint64_t row, std::span<float> out) const;
 };
-// All rows of a matrix, borrowed; or a vector as one row.
+// All rows of a borrowed matrix, or a vector as one row.
 source_rows rows_of(const matrix &of);
 source_rows row_of(std::span<const float> values);
 
-// What is written for each row of a tensor.
+// The content of each written row.
 enum class row_form : uint8_t {
     values,     // in the tensor's type
-    fp8_codes,  // of blocks of 128 rows
-    fp8_scales  // one row for 128 of the source
+    fp8_codes,  // for blocks of 128 rows
+    fp8_scales  // one row for 128 rows of the source
 };
 
 struct target_tensor {
     std::string name;
-    std::vector<uint64_t> shape;  // the length of a row last
+    std::vector<uint64_t> shape;  // the length of a row comes last
     weight_type type = usual_weights;
     source_rows from;
     row_form form = row_form::values;
     uint64_t rows() const;
     uint64_t row_bytes() const;
     uint64_t bytes() const { return rows() * row_bytes(); }
-    // Rows that have to be written together.
+    // Number of rows that must be written together.
     uint64_t unit_rows() const { return form == row_form::fp8_codes ? 128 : 1; }
 };
 target_tensor make_target(std::string name, weight_type type, source_rows from);
 
-// Rows first .. first + count - 1, written to `out`. Bytes of the tensor's own type are copied as
-// they lie. Refused where a weight is not finite.
+// Writes rows first .. first + count - 1 to `out`. Bytes of the tensor's own type are copied
+// unchanged. Fails if a weight is not finite.
 status encode_rows(const target_tensor &of, uint64_t first, uint64_t count,
                    std::span<std::byte> out);
 

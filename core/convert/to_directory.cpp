@@ -1,4 +1,4 @@
-// to_directory.cpp - config.json, tokenizer.json and what lies beside them, and one safetensors
+// to_directory.cpp - writes config.json, tokenizer.json, the files beside them, and one safetensors
 // file.
 #include "core/convert/to_directory.h"
 
@@ -60,7 +60,7 @@ private:
         return of_.weights().layers[std::stoul(name.substr(number))];
     }
 
-    // Vectors, routers and what has no blocks of its own stay as exact as they are.
+    // Vectors, routers and tensors without blocks keep their precision.
     void add_exactly(const std::string &name, source_rows from) {
         out_.push_back(make_target(name, weight_type::f32, std::move(from)));
     }
@@ -82,7 +82,7 @@ private:
         out_.push_back(std::move(scales));
     }
 
-    // GGUF files of some architectures have queries and keys turned.
+    // GGUF files of some architectures have reordered queries and keys.
     uint32_t heads_of(const std::string &name) const {
         const bool turned_there = config_.attention.kind == attention_kind::grouped &&
                                   config_.rope.interleaved && !row_.interleaved;
@@ -144,7 +144,7 @@ std::string type_name(const target_tensor &of) {
     return name;
 }
 
-// The header with its length before it.
+// The header, preceded by its length.
 std::string header_of(const std::vector<target_tensor> &tensors) {
     json root = json::object();
     root["__metadata__"] = {{"format", "pt"}};
@@ -191,7 +191,7 @@ result<std::string> config_text(const convert_request &what, const model &of, we
     const bool fp8 = type == weight_type::fp8;
     config->erase("quantization_config");
     config->erase("torch_dtype");
-    config->erase("num_nextn_predict_layers");  // their weights are not written
+    config->erase("num_nextn_predict_layers");  // these layers' weights are not written
     (*config)["dtype"] = type == weight_type::f32   ? "float32"
                          : type == weight_type::f16 ? "float16"
                                                     : "bfloat16";
@@ -208,7 +208,7 @@ result<std::string> config_text(const convert_request &what, const model &of, we
     return text;
 }
 
-// What is read of a tokenizer and of how to generate.
+// The files about the tokenizer and about generation.
 result<std::vector<side_file>> side_files(const convert_request &what, const model &of) {
     std::vector<side_file> files;
     if (is_gguf(what.in)) {

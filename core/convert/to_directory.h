@@ -1,4 +1,4 @@
-// to_directory.h - a directory in Hugging Face layout of a model in any kind of file.
+// to_directory.h - writes a model from any kind of file as a directory in Hugging Face layout.
 #pragma once
 
 #include "core/convert/convert.h"

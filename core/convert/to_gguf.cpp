@@ -1,4 +1,4 @@
-// to_gguf.cpp - keys and tensors: carried over from a GGUF file, or made of a directory's model.
+// to_gguf.cpp - keys and tensors: copied from a GGUF file, or made from a directory's model.
 #include "core/convert/to_gguf.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace moorage::core {
 
 namespace {
 
-// What a file is made of; vectors that have no other place lie in `kept`.
+// The content of a file. `kept` holds vectors that exist nowhere else.
 struct gguf_plan {
     gguf_keys keys;
     std::vector<target_tensor> tensors;
@@ -45,7 +45,7 @@ void put_format(const recipe &how, gguf_keys &keys) {
         keys.number("general.quantization_version", quantization_version);
 }
 
-// The parts of a model, by their names in GGUF files.
+// The parts of a model under their names in GGUF files.
 class gguf_parts {
 public:
     gguf_parts(const model &of, const recipe &how, gguf_plan &plan)
@@ -70,7 +70,7 @@ public:
                 return add_latent(part.name);
         }
     }
-    // Where llama.cpp wants a head, the embedding is there twice.
+    // If llama.cpp requires a head, the embedding is written twice.
     void add_head() {
         if (config_.tied_embedding && !row_.ties)
             add("output.weight", rows_of(of_.weights().embedding));
@@ -83,7 +83,7 @@ public:
     }
 
 private:
-    // "model.layers.3." and what follows.
+    // The layer of a name that begins with "model.layers.3.".
     const layer_weights &layer_of(const std::string &name) const {
         constexpr size_t number = std::string_view("model.layers.").size();
         return of_.weights().layers[std::stoul(name.substr(number))];
@@ -99,7 +99,7 @@ private:
         add(name, row_of(plan_.kept.back()));
     }
 
-    // As the file wants queries and keys; the number of heads, 0: it is neither.
+    // The number of heads of a query or key matrix that the file has reordered; 0: it is none.
     uint32_t heads_of(const std::string &name) const {
         if (!row_.neighbours || config_.rope.interleaved) return 0;
         if (name.find(".attn_q.") != std::string::npos) return config_.attention.heads;
@@ -168,7 +168,7 @@ status plan_directory(const model &of, const std::vector<named_part> &parts, con
     return success();
 }
 
-// Everything as it is but the formats of tensors.
+// Keeps everything but the formats of tensors.
 void plan_gguf(const gguf_files &from, const model_config &config, const recipe &how,
                gguf_plan &plan) {
     plan.model = rules_of(config, config.tied_embedding);
@@ -195,7 +195,7 @@ void plan_gguf(const gguf_files &from, const model_config &config, const recipe 
     }
 }
 
-// A format of blocks was asked for, and the experts, most of the weights, would not have it.
+// Fails if a format with blocks was asked for and the experts, most of the weights, cannot have it.
 status check_experts(const convert_request &what, const recipe &how, const gguf_plan &plan) {
     if (format_of(how.base).block == 1) return success();
     for (const target_tensor &one : plan.tensors) {
@@ -233,7 +233,7 @@ std::string difference_of_ends(const model &is, const model &made) {
                   fmt::join(read, ", "));
 }
 
-// The file with its vectors and without matrices opens, and says what the source does.
+// Checks that the file with vectors but without matrices opens and agrees with the source.
 status check_draft(const model &of, const std::string &draft, const convert_request &what) {
     const auto made = open_model(draft);
     if (!made)
@@ -247,7 +247,7 @@ status check_draft(const model &of, const std::string &draft, const convert_requ
 
 status write_plan(const convert_request &what, const gguf_plan &plan, const model &of,
                   thread_pool &pool) {
-    // Also a further part of a split model.
+    // This also holds for a further part of a split model.
     if (mapped_file_has(what.out))
         return error{format("{}: is what is read; name another file to write", what.out.string()),
                      true};
@@ -265,7 +265,7 @@ status write_plan(const convert_request &what, const gguf_plan &plan, const mode
             if (const status done = write_tensor(one, layout.offsets[i], *file, pool); !done)
                 return error{format("{}: {}", what.in.string(), done.failure().text)};
         }
-        // The keys of a GGUF file are carried over as they are.
+        // The keys of a GGUF file are copied unchanged.
         if (!vectors || is_gguf(what.in)) continue;
         if (const status done = file->written(); !done) return done;
         if (const status fine = check_draft(of, file->draft(), what); !fine) return fine;
@@ -278,7 +278,7 @@ status write_plan(const convert_request &what, const gguf_plan &plan, const mode
 
 result<convert_report> convert_to_gguf(const convert_request &what, const recipe &how,
                                        thread_pool &pool) {
-    // What cannot be opened is not written either, whichever kind of file it is.
+    // A source that cannot be opened is not converted, whatever kind of file it is.
     std::vector<named_part> parts;
     const result<std::unique_ptr<model>> source = open_model(what.in, parts);
     if (!source) return source.failure();

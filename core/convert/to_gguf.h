@@ -1,4 +1,4 @@
-// to_gguf.h - a GGUF file of a model in any kind of file.
+// to_gguf.h - writes a model from any kind of file as a GGUF file.
 #pragma once
 
 #include "core/convert/convert.h"

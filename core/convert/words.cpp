@@ -1,4 +1,4 @@
-// words.cpp - vocabulary, merges or scores, the tokens around a text; checked on texts.
+// words.cpp - vocabulary, merges or scores, and the tokens around a text, checked with test texts.
 #include "core/convert/words.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 using words_json = nlohmann::json;
 
-// Whatever patterns tell apart: cases, contractions, numbers, signs, line ends, scripts, emoji.
+// Everything that patterns distinguish: cases, contractions, numbers, signs, line ends, scripts,
+// emoji.
 constexpr const char *texts[] = {
     "Hello World, I'm HERE and they've gone; it'LL DO. We'RE O'Neill's",
     "1 12 123 1234 12345678 3.14159 1,000,000 0x1F v2.0-rc1",
@@ -61,14 +62,14 @@ result<std::string> read_all(const fs::path &path) {
 
 enum token_kind : int32_t { normal = 1, unknown, control, user_defined, unused, byte };
 
-// What tokenizer.json holds, by ids.
+// The content of tokenizer.json, by ids.
 struct word_list {
     std::vector<std::string> tokens;
     std::vector<int32_t> kinds;
     std::vector<std::string> merges;  // "a b"
     std::vector<std::string> added;
     std::vector<float> scores;  // by the first merge that makes the token
-    bool scored = false;        // characters, not bytes
+    bool scored = false;        // works on characters, not bytes
 };
 
 // "<0x41>"
@@ -76,7 +77,7 @@ bool is_byte(std::string_view token) {
     return token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
 }
 
-// Null is no, as for the reader.
+// null means false, as for the reader.
 bool flag(const words_json &of, const char *key) {
     const auto found = of.find(key);
     return found != of.end() && found->is_boolean() && found->get<bool>();
@@ -100,7 +101,7 @@ void read_merges(const words_json &merges, word_list &out) {
         out.merges.push_back(left + ' ' + right);
     }
     if (!out.scored) return;
-    // What nothing merges to comes last.
+    // Tokens that no merge makes come last.
     const auto last = static_cast<float>(first.size());
     for (size_t id = 0; id < out.tokens.size(); ++id) {
         const auto found = first.find(out.tokens[id]);
@@ -109,7 +110,7 @@ void read_merges(const words_json &merges, word_list &out) {
     }
 }
 
-// The file has been read as a tokenizer before, so its parts are what they have to be.
+// The file was already read as a tokenizer, so its parts have the right types.
 word_list list_of(const words_json &root, uint32_t vocabulary) {
     word_list made;
     const words_json &model = root.at("model");
@@ -141,7 +142,7 @@ word_list list_of(const words_json &root, uint32_t vocabulary) {
     return made;
 }
 
-// Ids around every text.
+// Ids put around every text.
 struct text_frame_ids {
     std::vector<int32_t> prefix, suffix;
 };
@@ -156,7 +157,7 @@ text_frame_ids frame_of(const tokenizer &by) {
     return made;
 }
 
-// The token behind every text is an end, too. Those for which there are no keys are left out.
+// The token behind every text is also an end token. Tokens without a GGUF key are omitted.
 void put_ends(const text_frame_ids &frame, const generation_config &ends, gguf_keys &keys) {
     const int32_t begin = frame.prefix.empty() ? ends.begin_id : frame.prefix.front();
     if (begin >= 0) keys.number("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(begin));
@@ -201,7 +202,7 @@ void put_template(const fs::path &directory, gguf_keys &keys) {
     if (held != root->end() && held->is_string()) keys.text(key, held->get<std::string>());
 }
 
-// Null: it does not cut as wanted.
+// Null: it does not cut like `wanted`.
 std::unique_ptr<tokenizer> cutting_alike(const gguf_keys &keys,
                                          const std::vector<std::vector<int32_t>> &wanted) {
     const std::string header = lay_out(keys, {}).header;
@@ -217,7 +218,8 @@ bool cuts_alike(const tokenizer &is, const tokenizer &made, const std::string &t
     return wanted && own && *wanted == *own;
 }
 
-// What most tokenizers do, and no key of GGUF says; texts that are cut otherwise for it are rare.
+// Warns of rules that most tokenizers have and that no GGUF key expresses. They seldom change how a
+// text is cut.
 void warn_of_cuts(const std::string &place, const tokenizer &is, const tokenizer &made,
                   const std::vector<std::string> &added) {
     if (!cuts_alike(is, made, "cafe\u0301 A\u030a \u1112\u1161\u11ab"))

@@ -1,8 +1,8 @@
-// words.h - a tokenizer from one kind of file to the other.
+// words.h - converts a tokenizer between the kinds of files.
 //
-// What is written is read back and cuts a list of texts; where any is cut otherwise than by the
-// source, it is refused. GGUF has a name for each known way to cut texts into words and no pattern:
-// the name is the first under which the texts are cut alike.
+// The result is read back and cuts a list of test texts. If it cuts any of them differently from
+// the source, it is refused. GGUF has no patterns, but a name for each known way to cut texts into
+// words. The first name that cuts the texts like the source is used.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,10 @@
 
 namespace moorage::core {
 
-// Keys of a directory's tokenizer.json and of the texts beside it; a directory without one has
-// "none". `of`: the model in the directory.
+// Writes the keys for a directory's tokenizer.json and the texts beside it. A directory without a
+// tokenizer has "none". `of`: the model in the directory.
 status put_words(const model &of, gguf_keys &keys);
-// tokenizer.json of a GGUF file; empty: it has no tokenizer.
+// The tokenizer.json for a GGUF file; empty: it has no tokenizer.
 result<std::string> words_of(const gguf_files &of);
 
 }  // namespace moorage::core

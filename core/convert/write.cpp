@@ -1,4 +1,4 @@
-// write.cpp - stretches of a megabyte or so a thread.
+// write.cpp - each thread writes about a megabyte at a time.
 #include "core/convert/write.h"
 
 #include <algorithm>

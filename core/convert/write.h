@@ -1,4 +1,4 @@
-// write.h - tensors written side by side into a file whose places are known.
+// write.h - writes tensors to known offsets of a file.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace moorage::core {
 
-// A tensor's rows, encoded by all threads and written at `offset`.
+// Encodes a tensor's rows with all threads and writes them at `offset`.
 status write_tensor(const target_tensor &of, uint64_t offset, atomic_file &to, thread_pool &pool);
-// Refused where the disk of `path` has less room.
+// Fails if the disk of `path` has less free space.
 status check_room(const std::filesystem::path &path, uint64_t bytes);
 
 }  // namespace moorage::core

@@ -75,7 +75,7 @@ void dispatch_stage::price() {
     cpu_one_ns_ = costs_.cpu_expert_ns(1, 1);
 }
 
-// Lays the items out as the policy sees them, with what each could take where.
+// Writes the items as the policy sees them, with the possible times of each on each device.
 void dispatch_stage::price(const layer_step &step, const std::vector<step_item> &items) {
     const moorage_step &view = step.view();
     count_ = static_cast<uint32_t>(items.size());
@@ -86,7 +86,7 @@ void dispatch_stage::price(const layer_step &step, const std::vector<step_item> 
         remote_ns_.clear();
         once_ns_.clear();
     }
-    // Where the arrays lie is read once: a byte that is stored could be anything's.
+    // The addresses of the arrays are read once, because a stored byte could alias anything.
     uint32_t *const experts = experts_.data(), *const tokens = tokens_.data();
     uint64_t *const load_ns = load_ns_.data(), *const gpu_ns = gpu_ns_.data();
     uint64_t *const cpu_ns = cpu_ns_.data();

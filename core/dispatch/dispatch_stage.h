@@ -1,5 +1,5 @@
-// dispatch_stage.h - the dispatch stage: lays the step's experts out as items and asks where each
-// runs.
+// dispatch_stage.h - the dispatch stage: makes items of the step's experts and asks the policy
+// where each runs.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@
 
 namespace moorage::core {
 
-// Where an item is computed: on the GPU that it belongs to, on the CPU, or from `remote` on by a
-// server. Policies name devices, of which there may be several GPUs.
+// The place where an item is computed: the GPU that owns it, the CPU, or, from `remote` on, a
+// server. Policies name devices, and there may be several GPUs.
 enum site : uint32_t { site_gpu = 0, site_cpu = 1, site_remote = 2 };
 
 // One distinct expert of the step, resident ones first.
 struct step_item {
     uint32_t expert = 0, page = 0, tokens = 0;
     uint8_t missing = 0;  // segments that are not resident
-    uint8_t version = 0;  // that the device computes it in; set where there are several
+    uint8_t version = 0;  // the version in which the device computes it; set if there are several
     uint32_t site = site_gpu;
-    // That bring the top (or the whole) and the bottom segment.
+    // The transfers of the top segment (or the whole) and of the bottom segment.
     uint32_t transfers[2] = {MOORAGE_NONE, MOORAGE_NONE};
-    uint64_t load_left_bytes = 0;      // of what is missing
-    uint64_t read_ns = 0;              // before that, from disk to host memory
+    uint64_t load_left_bytes = 0;      // bytes still to load
+    uint64_t read_ns = 0;              // time before the load: from disk to host memory
     uint64_t load_ns = 0, run_ns = 0;  // measured
     uint32_t open = 0;                 // computations under way
     bool cached = false;               // holds or gets a cache slot
-    bool behind = false;               // is being brought for later steps
+    bool behind = false;               // is loaded for later steps
     bool passes = false;               // takes no slot
 
-    // As from the beginning, but for what is missing. Member by member: a whole item made elsewhere
+    // Resets the item, except the missing segments. Writes member by member: an item made elsewhere
     // and copied in wider pieces would wait for the stores of its members.
     void begin(uint32_t its_expert, uint32_t its_page, uint32_t its_tokens) {
         expert = its_expert;
@@ -53,14 +53,14 @@ struct step_item {
 
 class dispatch_stage {
 public:
-    // `others` may be null: there are no servers to call. All borrowed, and the costs of each
+    // `others` may be null: there are no servers to call. All borrowed, with the costs of each
     // device.
     dispatch_stage(instance &policy, fault_log &faults, const device_costs &costs,
                    const memories &truth, peers *others, uint32_t items_max);
 
-    // Asks for a device and an order of `items`; writes their sites into them and the order into
-    // order(). Wrong advice is reported and replaced by the default: everything on the
-    // GPU, as given, and what cannot run there on the server that takes the least time. [step]
+    // Asks for a device and an order of `items`. Writes their sites into them and the order into
+    // order(). Wrong advice is reported and replaced by the default: everything on the GPU, in the
+    // given order. An item that cannot run there goes to the fastest server. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
                 uint64_t behind_backlog_ns,
                 std::span<const uint64_t> device_backlogs_ns = {});
@@ -92,22 +92,23 @@ private:
     const memories &truth_;
     peers *others_;
     std::vector<remote_offer> offers_;
-    // As long as a step can have items; `count_` of them are the step's.
+    // As long as the largest step. The first `count_` belong to this step.
     uint32_t count_ = 0;
     const lent_vector<moorage_device> machine_;
     const uint32_t cpu_;  // the device after the GPUs, before the servers
     std::vector<uint32_t> default_devices_;
     fenced_vector<uint32_t> devices_, order_;
     lent_record<moorage_items> table_;  // of the step; most of it never changes
-    // The policies' side of it, and of what it does not show in every step.
+    // The table as policies see it, and the parts that it does not show in every step.
     const moorage_items *table_lent_ = nullptr;
     const float *scores_lent_ = nullptr;
     lent_vector<uint32_t> remote_first_, remote_devices_, experts_, tokens_;
     lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
     lent_vector<uint32_t> device_;                              // of each item
-    lent_vector<uint64_t> device_backlog_ns_, device_once_ns_;  // of each, where there are several
+    // for each device, if there are several
+    lent_vector<uint64_t> device_backlog_ns_, device_once_ns_;
     lent_vector<uint8_t> missing_;
-    std::vector<uint64_t> seen_;  // in this step, where it is seen_now_
+    std::vector<uint64_t> seen_;  // seen in this step if equal to seen_now_
     uint64_t seen_now_ = 0;
     lent_vector<float> scores_;
     uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0;

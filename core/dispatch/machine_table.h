@@ -1,4 +1,5 @@
-// machine_table.h - stores, devices and links of a run, as policies are told of them (machine.h).
+// machine_table.h - the stores, devices and links of a run, in the form in which policies get them
+// (machine.h).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@
 
 namespace moorage::core {
 
-// The GPUs, the CPU, then servers at these distances: a device reads the store of its number.
+// The GPUs, the CPU, then servers at these distances. A device reads the store of its number.
 lent_vector<moorage_device> table_of_devices(uint32_t gpus, std::span<const uint8_t> distances);
 
 struct machine_table {
-    // `slots`: for whole experts, of each GPU. `host_slots`: MOORAGE_NONE where host memory has
-    // every expert; otherwise there is a disk.
+    // `slots`: whole experts, for each GPU. `host_slots`: MOORAGE_NONE if host memory has every
+    // expert; otherwise there is a disk.
     machine_table(const device_costs &costs, std::span<const uint32_t> slots, uint32_t host_slots,
                   std::span<const uint8_t> distances);
     // Borrowed by `limits`.

@@ -45,8 +45,8 @@ void emulator::queued(stream &on) {
     if (!blocking()) start(on, now_);
 }
 
-// Whether what could begin waits for the link: for anything on it, or while it carries what another
-// expert of the queue lacks.
+// Whether the operation that could begin waits for the link: for any work on it, or while it
+// carries bytes that another expert of the queue lacks.
 bool emulator::held(const operation &work) {
     if (!flows_.under_way(link_h2d)) return false;
     if (overlap_ == load_overlap::none) return true;
@@ -103,7 +103,7 @@ std::optional<completion> emulator::step() {
 
 inline bool emulator::take(completion &done) {
     ++events_;
-    // By now whoever had an expert to load behind another one has sent it.
+    // By now an expert to load behind another one has been sent.
     if (blocking() && !device_.running() && !device_.queue.empty()) start(device_, now_);
     const uint64_t flow_ns = flows_.due();
     const bool computed = device_.due_ns < flow_ns;

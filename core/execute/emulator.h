@@ -61,8 +61,7 @@ private:
     bool take(completion &done);
     void settle_until_now();
     void start(stream &on, uint64_t now_ns);
-    void start_cpu(uint64_t handover_ns);  // handover_ns: time to hand over to a pool that was
-                                           // idle; 0: it was busy
+    void start_cpu(uint64_t handover_ns);  // 0 if the pool was busy
     void finish(stream &on, completion &done);
     bool take_flow(completion &done);
     void finish_cpu(completion &done);

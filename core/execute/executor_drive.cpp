@@ -47,7 +47,7 @@ void executor_drive::choose(const pass &tokens, uint32_t layer, uint32_t model_l
     for (uint32_t &one : distinct_) one += layer * experts;
 }
 
-// Resident experts first, then what is loaded, in the order of its transfers.
+// Resident experts come first, then loaded ones, in the order of their transfers.
 bool executor_drive::run_experts(const pass &tokens, uint32_t layer) {
     std::vector<uint32_t> missing;
     tag_ = 0;

@@ -80,8 +80,7 @@ private:
 
     void start(uint32_t device);
     void change_pace(uint32_t link, bool busy);
-    void start_cpu(uint64_t handover_ns);  // handover_ns: time to hand over to a pool that was
-                                           // idle; 0: it was busy
+    void start_cpu(uint64_t handover_ns);  // 0 if the pool was busy
     void finish(uint32_t device, uint64_t duration_ns, completion &done);
     void finish_cpu(completion &done);
 

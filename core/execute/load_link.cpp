@@ -1,4 +1,4 @@
-// load_link.cpp - what of a piece lies in which segment of its expert, and where that comes from.
+// load_link.cpp - divides a piece by the segments of its expert, and copies or reads each part.
 #include "core/execute/load_link.h"
 
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace moorage::core {
 
-// About as long as it takes to wake a thread: smaller parts would be no sooner there.
+// About as long as it takes to wake a thread. Smaller parts would not arrive sooner.
 constexpr uint64_t part_bytes = 64 << 10;
 
 load_link::load_link(const model &of, const model *small, std::unique_ptr<expert_reader> reader)

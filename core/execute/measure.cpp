@@ -1,4 +1,4 @@
-// measure.cpp - fits of what was measured, and the profile they give.
+// measure.cpp - fits the measurements, and makes the profile from them.
 #include "core/execute/measure.h"
 
 #include <algorithm>
@@ -65,10 +65,10 @@ double tile_of(const measured_machine &machine) {
     return std::max(line.constant - machine.expert_seconds, 0.0) / line.slope;
 }
 
-// The constant of a layer. Whole tokens know more than kernels one by one: the pipeline around
-// them, threads that fell asleep, weights that another layer drove out of the nearest cache.
-// A GPU computes the experts of a layer that are there in shared launches, so what they cost once
-// is the layer's; what the host waits for is a term of its own.
+// The constant of a layer. Whole tokens measure more than single kernels: the pipeline around them,
+// threads that fell asleep, weights that another layer drove out of the nearest cache. A GPU
+// computes the present experts of a layer in shared launches, so their constant cost is the
+// layer's. The time that the host waits is a term of its own.
 double layer_constant(const measured_machine &machine) {
     const double once = machine.is_host ? 0 : machine.experts_seconds;
     if (machine.token_layers.size() < 2) return machine.layer_seconds + once;
@@ -98,7 +98,7 @@ device_profile device_of(const measured_machine &machine) {
     device.flops_per_s = machine.operations_per_s;
     device.flops_efficiency = std::min(1.0, compute_rate(machine) / machine.operations_per_s);
     const double layer_seconds = layer_constant(machine);
-    // A layer's constant is launches and a rest; how many launches is a matter of naming only.
+    // A layer's constant is launches and a rest. The number of launches is only a matter of naming.
     const double loop = std::max(machine.loop_seconds, 1e-9);
     device.launch_ns = std::max<uint64_t>(to_ns(loop), 1);
     device.sync_ns = to_ns(machine.sync_seconds);

@@ -104,7 +104,7 @@ struct measured_machine {
     // Drawing one token, and taking the most probable one, by the number of logits.
     std::vector<timed> draws, picks;
 
-    // Constants: what is left at zero bytes.
+    // Constants: the rest at zero bytes.
     double loop_seconds = 0;     // a kernel launch; on the CPU the entry of a parallel loop
     double expert_seconds = 0;   // for each expert in a loop
     double experts_seconds = 0;  // for a loop over experts, with the loop's entries or launches

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/base/log.h"
+#include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/host/elf_symbols.h"
 #include "core/host/library.h"
@@ -139,6 +140,7 @@ void registry::content::open_bundled(std::string_view name, std::string_view kin
 void registry::content::add(const std::filesystem::path &file) {
     std::error_code ignored;
     if (!scanned.insert(std::filesystem::canonical(file, ignored)).second) return;
+    note_read_file(file);
     if (std::string reason = why_not_open(file); !reason.empty())
         return refuse(file, std::move(reason));
     waiting.push_back({file});
@@ -169,6 +171,7 @@ status registry::content::add_folder(const std::filesystem::path &folder) {
                                 : fs::canonical(file, failed))
                  .second)
             continue;
+        if (!nested) note_read_file(file);
         if (nested || may_be_policies(file))
             waiting.push_back({file, nested});
         else

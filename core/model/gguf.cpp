@@ -11,6 +11,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/foreign_file.h"
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
 
@@ -120,8 +121,10 @@ public:
     std::span<const std::byte> take(uint64_t bytes, const std::string &what) {
         if (failed()) return {};
         if (bytes > left()) {
-            fail(format("{} of {} bytes at {} reaches beyond the {} bytes of the file", what, bytes,
-                        at_, file_.size()));
+            fail(file_.empty() ? "is empty; was it downloaded?"
+                               : format("{} of {} bytes at {} reaches beyond the {} bytes of the "
+                                        "file; is the file complete?",
+                                        what, bytes, at_, file_.size()));
             return {};
         }
         const auto taken = file_.subspan(at_, bytes);
@@ -144,8 +147,9 @@ public:
     uint64_t count(const std::string &what, uint64_t each) {
         const auto number_of = number<uint64_t>(what);
         if (!failed() && number_of > left() / each)
-            fail(format("{} is {}, more than the {} bytes that follow can hold", what, number_of,
-                        left()));
+            fail(format(
+                "{} is {}, more than the {} bytes that follow can hold; is the file complete?",
+                what, number_of, left()));
         return failed() ? 0 : number_of;
     }
 
@@ -339,8 +343,13 @@ result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::strin
                                gguf_reading what) {
     header_reader in(file, name);
     const auto first = in.take(magic.size(), "the magic number");
-    if (!in.failed() && std::memcmp(first.data(), magic.data(), magic.size()) != 0)
-        in.fail("is no GGUF file: it does not begin with GGUF");
+    if (!in.failed() && std::memcmp(first.data(), magic.data(), magic.size()) != 0) {
+        const std::string foreign = foreign_text(file.first(std::min(file.size(), foreign_bytes)));
+        in.fail(!foreign.empty() ? foreign
+                : first[0] == std::byte{'<'}
+                    ? "is no GGUF file but a page of the web; download it again"
+                    : "is no GGUF file: it does not begin with GGUF");
+    }
     const auto version = in.number<uint32_t>("the version");
     if (!in.failed() && (version == 0x03000000u || version == 0x02000000u))
         in.fail(
@@ -465,6 +474,17 @@ result<gguf_files> gguf_files::parse(std::span<const std::byte> bytes, const std
 gguf_tensor *gguf_files::find(std::string_view name) {
     const auto found = numbers_.find(name);
     return found == numbers_.end() ? nullptr : &tensors_[found->second];
+}
+
+std::string gguf_files::ordinary_layer(uint64_t layers, uint64_t further) const {
+    for (uint64_t layer = layers - std::min(further, layers); layer < layers; ++layer) {
+        const std::string prefix = format("blk.{}.nextn.", layer);
+        if (std::ranges::none_of(tensors_, [&](const gguf_tensor &tensor) {
+                return tensor.name.starts_with(prefix);
+            }))
+            return format("layer {} has no tensor {}*, so it is an ordinary one", layer, prefix);
+    }
+    return "";
 }
 
 const gguf_tensor *gguf_files::find(std::string_view name) const {

@@ -79,6 +79,12 @@ struct gguf_tensor {
     uint64_t extent(size_t dimension) const {
         return dimension < shape.size() ? shape[shape.size() - 1 - dimension] : 1;
     }
+    // Without last extents of 1 in ggml's order: 1 for a vector, 2 for a matrix.
+    size_t dimensions() const {
+        size_t count = shape.size();
+        while (count > 1 && extent(count - 1) == 1) --count;
+        return count;
+    }
 };
 // Are the shapes equal, apart from extents of 1 that a file may omit?
 bool is_same_shape(std::span<const uint64_t> one, std::span<const uint64_t> other);
@@ -125,6 +131,9 @@ public:
     const std::vector<gguf_tensor> &tensors() const { return tensors_; }
     uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
     const std::string &place() const { return files_.front()->path; }
+    // "layer 3 has no tensor blk.3.nextn.*" if one of the last `further` of `layers` layers is not
+    // made to predict further tokens; "": all are.
+    std::string ordinary_layer(uint64_t layers, uint64_t further) const;
 
 private:
     struct file {

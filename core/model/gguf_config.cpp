@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/model/architectures.h"
@@ -75,6 +76,16 @@ private:
     // The name in errors for config.json keys that were made from the file's keys.
     std::string words() const { return format("{}: in the words of config.json", of_.place()); }
 
+    void warn_missing(std::string_view key, std::string_view value, std::string_view why) {
+        log_warning(format("{}: {}.{} is missing{}{}; {} is taken, as llama.cpp does", of_.place(),
+                           row_.name, key, why.empty() ? "" : " ", why, value));
+    }
+    // A key that every converter writes. A file without it may have lost it.
+    double number_or(std::string_view key, double usual, std::string_view why) {
+        const auto value = in_.number(key);
+        if (!value && !in_.failed()) warn_missing(key, format("{:g}", usual), why);
+        return value.value_or(usual);
+    }
     uint64_t needed(std::string_view key) {
         const auto value = in_.count(key);
         if (!value) in_.fail(key, "is missing");
@@ -108,6 +119,8 @@ private:
         const uint64_t further = in_.count("nextn_predict_layers").value_or(0);
         if (further >= std::max<uint64_t>(layers_, 1))
             in_.fail("nextn_predict_layers", format("is {} of {} layers", further, layers_));
+        else if (const std::string problem = of_.ordinary_layer(layers_, further); !problem.empty())
+            in_.fail("nextn_predict_layers", format("is {}, but {}", further, problem));
         // config.json has the real limits on layers. This one only keeps the loop finite.
         layers_ = std::min<uint64_t>(layers_ - std::min(further, layers_), 1 << 16);
         config["num_hidden_layers"] = layers_;
@@ -121,10 +134,10 @@ private:
                 format("is {}, and embedding_length {}; the same is supported", outer, hidden));
         config["max_position_embeddings"] = needed("context_length");
         const gguf_tensor *embedding = tensor("token_embd.weight");
-        if (embedding == nullptr || embedding->shape.size() != 2)
+        if (embedding == nullptr || embedding->dimensions() > 2)
             in_.fail("tensor token_embd.weight, of two dimensions, is missing");
         else
-            config["vocab_size"] = embedding->shape[0];
+            config["vocab_size"] = embedding->extent(1);
         const auto epsilon = in_.number("attention.layer_norm_rms_epsilon");
         const auto other = in_.number("attention.layer_norm_epsilon");
         if (!epsilon && !other) in_.fail("attention.layer_norm_rms_epsilon", "is missing");
@@ -293,7 +306,7 @@ private:
     }
 
     void read_rope(json &config) {
-        json rope = {{"rope_theta", in_.number("rope.freq_base").value_or(10000.0)},
+        json rope = {{"rope_theta", number_or("rope.freq_base", 10000, "")},
                      {"rope_type", "default"}};
         // Adds 0.5, because the reader rounds the share down to a whole number again.
         if (!latent() && rotated_ != 0 && head_dim_ != 0)
@@ -310,7 +323,11 @@ private:
     }
     // As in llama.cpp: linear if no type is given, and a factor of 0 does not scale.
     void read_scaling(json &rope) {
-        const std::string type(in_.text("rope.scaling.type").value_or("linear"));
+        const auto named = in_.text("rope.scaling.type");
+        const std::string type(named.value_or("linear"));
+        // Every published model of this architecture scales its rotations.
+        if (!named && row_.name == std::string_view("gpt-oss"))
+            warn_missing("rope.scaling.type", "linear", "");
         const double old = in_.number("rope.scale_linear").value_or(0),
                      said = in_.number("rope.scaling.factor").value_or(old),
                      factor = said == 0 || type == "none" ? 1 : said;
@@ -341,6 +358,11 @@ private:
                             shown(type)));
     }
     void read_yarn(json &rope, double factor) {
+        if (!in_.number("rope.scaling.factor") && !in_.number("rope.scale_linear"))
+            in_.fail("rope.scaling.factor", "is missing beside rope.scaling.type, which is yarn");
+        if (!in_.count("rope.scaling.original_context_length"))
+            warn_missing("rope.scaling.original_context_length", "the context length",
+                         "beside yarn");
         rope["rope_type"] = "yarn";
         rope["factor"] = factor;
         if (const auto fast = in_.number("rope.scaling.yarn_beta_fast")) rope["beta_fast"] = *fast;
@@ -351,7 +373,7 @@ private:
             // Cosines are not scaled; the scores are scaled instead.
             rope["attention_factor"] = 1.0;
             rope["mscale"] = rope["mscale_all_dim"] =
-                in_.number("rope.scaling.yarn_log_multiplier").value_or(0) / 0.1;
+                number_or("rope.scaling.yarn_log_multiplier", 0, "beside yarn") / 0.1;
             return;
         }
         const double usual = factor <= 1 ? 1 : 0.1 * std::log(factor) + 1;
@@ -363,7 +385,7 @@ private:
         const auto list = [&](const char *name) {
             std::vector<float> values;
             const gguf_tensor *found = tensor(name);
-            if (found == nullptr || found->shape.size() != 1 || found->shape[0] > (1 << 16)) {
+            if (found == nullptr || found->dimensions() != 1 || found->extent(0) > (1 << 16)) {
                 in_.fail(format("tensor {}, a vector of a number for each rotated pair, is missing",
                                 name));
                 return values;
@@ -373,7 +395,7 @@ private:
                                 found->other_type, supported_gguf_types()));
                 return values;
             }
-            values.resize(found->shape[0]);
+            values.resize(found->extent(0));
             read_row(packed_matrix(found->type, 1, static_cast<uint32_t>(values.size()),
                                    found->bytes.data()),
                      0, values);

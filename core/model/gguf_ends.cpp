@@ -31,6 +31,8 @@ constexpr std::string_view names_of_ends[] = {
     "[EOT]",
     "[EOS]",
     "<EOT>",
+    "_<EOT>",              // StarCoder
+    "<end_of_utterance>",  // SmolVLM
     "<|eos|>",
     "<\uff5cend\u2581of\u2581sentence\uff5c>",  // DeepSeek
 };
@@ -52,7 +54,10 @@ std::vector<int32_t> named_ends_of(const gguf_metadata &keys, uint32_t vocabular
     for (uint64_t id = 0; id < std::min<uint64_t>(names->size(), vocabulary); ++id) {
         const std::string_view name = (*names)[id];
         if (std::ranges::find(names_of_ends, name) == std::end(names_of_ends)) continue;
-        if (const double kind = numbers->at(id); kind != control_kind && kind != user_kind)
+        // Some files give these names the kind of ordinary words, by mistake: nobody writes them.
+        const bool is_unmistakable = name.starts_with("<|") && name.ends_with("|>");
+        if (const double kind = numbers->at(id);
+            !is_unmistakable && kind != control_kind && kind != user_kind)
             continue;
         has_answer_end |= name == answer_end;
         if (name == part_end) part_end_id = static_cast<int32_t>(id);

@@ -100,6 +100,9 @@ private:
         const auto further = static_cast<uint32_t>(size("nextn_predict_layers", 0, 0));
         if (!failure_ && further >= blocks)
             fail(format("{} is {} of {} layers", full("nextn_predict_layers"), further, blocks));
+        if (const std::string problem = of_.ordinary_layer(blocks, further);
+            !failure_ && !problem.empty())
+            fail(format("{} is {}, but {}", full("nextn_predict_layers"), further, problem));
         if (failure_) return;
         shape_.layers = blocks - further;
         shape_.hidden = needed("embedding_length");
@@ -144,15 +147,15 @@ private:
         if (experts && name.starts_with("ffn_down")) take_intermediate(one);
         const bool first = stacked || name.ends_with(".0.weight");
         // The gate of a single expert is a matrix with one row, so it has only one dimension.
-        const bool matrix = one.shape.size() > 1 || name == "ffn_gate_inp.weight";
+        const bool matrix = one.dimensions() > 1 || name == "ffn_gate_inp.weight";
         if (matrix && (experts ? first : name.ends_with(".weight"))) ++of.products;
         of.experts |= experts;
         of.keys |= name == "attn_k.weight";
         of.latent |= name == "attn_kv_a_mqa.weight";
         of.queries_too |= name == "attn_qkv.weight";
         of.state |= name.starts_with("ssm_");
-        if (name == "ssm_conv1d.weight" && one.shape.size() == 2)
-            of.window_values = one.shape[0] * (one.shape[1] - 1);
+        if (name == "ssm_conv1d.weight" && one.dimensions() == 2)
+            of.window_values = one.extent(1) * (one.extent(0) - 1);
     }
     void take_intermediate(const gguf_tensor &down) {
         const uint64_t rows = down.shape.back();

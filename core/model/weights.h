@@ -52,9 +52,9 @@ struct mlp_weights {
 
 // An expert is computed and stored in parts along the intermediate dimension. Sums over it are
 // always taken part by part, in order. So a result has the same bits however the expert is split
-// into segments, on a part's border, and whoever computes it. All parts but the last are equal, a
-// multiple of `unit` rows. There are at most eight. If a unit larger than the usual one does not
-// divide the whole, there is one part.
+// into segments, on a part's border, and whatever device computes it. All parts but the last are
+// equal, a multiple of `unit` rows. There are at most eight. If a unit larger than the usual one
+// does not divide the whole, there is one part.
 inline constexpr uint32_t usual_part_unit = 32;
 struct expert_parts {
     uint32_t intermediate, part;  // rows; part: of every part but the last

@@ -1,9 +1,10 @@
-// call_times.h - how long calls to a node take: what is expected of the next one, and from when on
-// it is late.
+// call_times.h - how long calls to a node take: the expected time of the next call, and the time
+// after which it is late.
 //
-// A call takes a part that is the same for all and one for each pair of row and expert, by weighted
-// least squares over the latest calls (each counts 63/64 of the one after it); what is left of
-// them is the spread. Until there are enough, nothing but a generous deadline is known.
+// The time of a call has a part that is equal for all calls, and a part for each pair of row and
+// expert. Both come from weighted least squares over the latest calls (each counts 63/64 of the one
+// after it). The remaining error is the spread. Until there are enough calls, only a generous
+// deadline is known.
 #pragma once
 
 #include <algorithm>
@@ -61,8 +62,9 @@ public:
         const double of = count_ != 0 ? predicted(pairs) : first_ns + first_pair_ns * pairs;
         return static_cast<uint64_t>(std::llround(std::clamp(of, 1e3, 1e12)));
     }
-    // Beyond it the call is given up. Four times what is expected and eight spreads: a late call is
-    // computed twice, so a deadline that is met by chance alone costs more than one that is long.
+    // The time after which a call is given up: four times the expected time and eight spreads. A
+    // late call is computed twice. So a deadline that is missed by chance costs more than a long
+    // one.
     uint64_t deadline_ns(uint32_t pairs) const {
         if (!known()) return deadline_ns_first + uint64_t{pairs} * 10'000'000;
         const double of = 4 * predicted(pairs) + 8 * spread_;
@@ -79,7 +81,7 @@ private:
         const double rise = width > 1e-9 * (1 + mean_n * mean_n)
                                 ? std::max(0.0, (nt_ / weight_ - mean_n * mean_t) / width)
                                 : 0;
-        // Longer than all that were seen: no call of more pairs is expected to be free.
+        // For more pairs than in any call so far: no call of more pairs is expected to be free.
         const double beyond = n > mean_n && rise == 0 ? mean_t * n / std::max(mean_n, 1.0) : 0;
         return std::max({0.25 * mean_t, mean_t + rise * (n - mean_n), beyond});
     }

@@ -13,7 +13,7 @@ namespace moorage::core {
 namespace {
 
 constexpr uint64_t look_ns = 50'000;          // between looks while no call is out
-constexpr uint64_t wait_ns_max = 50'000'000;  // of one wait, so that whoever asks may stop
+constexpr uint64_t wait_ns_max = 50'000'000;  // limit of one wait, so that the caller can stop
 
 }  // namespace
 
@@ -99,7 +99,7 @@ void caller::start(flight &&made) {
         if (std::ranges::all_of(made.experts,
                                 [&](const expert_work &one) { return may_here(one.page); }))
             return compute_here(made.experts);
-        return fail_over(std::move(made));  // to somebody who is paused, if there is anybody
+        return fail_over(std::move(made));  // to a paused server, if there is one
     }
     link *to = node_.connections().to(made.server);
     if (to && compute_.expert_input().size() / plan_.sizes.hidden > to->rows_max) to = nullptr;
@@ -120,7 +120,7 @@ void caller::start(flight &&made) {
         ++of_[made.server].called.calls;
         of_[made.server].called.rows += tokens_.size();
         const uint64_t request = made.request = request_of_ ? request_of_() : 0;
-        // First, as what is sent may come back, or fail, at once.
+        // Before sending, because a reply or a failure may come at once.
         flights_.push_back(std::move(made));
         if (node_.connections().send(*to, std::move(written), message_kind::call,
                                      flights_.back().id, request))
@@ -157,7 +157,7 @@ void caller::hedge_slow(uint64_t now_ns) {
     for (flight &one : more) start(std::move(one));
 }
 
-// Whether the other call of the same experts is still out: then nothing is lost with this one.
+// Whether the other call of the same experts is still under way. Then this one's end loses nothing.
 bool caller::has_twin(const flight &lost) {
     const auto at = std::ranges::find(flights_, lost.twin, &flight::id);
     if (lost.twin == 0 || at == flights_.end()) return false;
@@ -228,7 +228,7 @@ void caller::answered(link &from, const frame &of) {
         ++figures_.failed;
         log(done, span_end::failed);
         if (why.why == refusal_reason::draining) from.draining = true;
-        // It would say the same of the next call, unless that goes by a newer plan.
+        // The server would answer the next call the same way, unless that uses a newer plan.
         if (why.why != refusal_reason::epoch) pause(from.server);
         return fail_over(std::move(done));
     }
@@ -304,8 +304,7 @@ void caller::pause(uint32_t server) {
     of.pause_ns = std::min(2 * of.pause_ns, pause_ns_max);
 }
 
-// The usable holder that is expected to be first; one that is paused where nothing else could do
-// it.
+// The usable holder that is expected to be first. A paused one only if no other can do it.
 uint32_t caller::next_holder(uint32_t page, const flight &lost, uint64_t now_ns) {
     uint32_t best = no_server;
     bool best_usable = false;

@@ -32,22 +32,24 @@ namespace moorage::core {
 
 struct caller_figures {
     uint64_t calls = 0, replies = 0, experts = 0, pairs = 0;
-    uint64_t late = 0, failed = 0, lost = 0, wrong = 0;  // calls that went elsewhere, by cause
+    // calls that went to another holder, by cause
+    uint64_t late = 0, failed = 0, lost = 0, wrong = 0;
     uint64_t dropped = 0;                                // replies that nobody waited for
-    uint64_t retried = 0, here = 0;                      // experts asked for again; from own disk
+    // experts requested again; experts from own disk
+    uint64_t retried = 0, here = 0;
     uint64_t layers_calling = 0;                         // layer steps with a call at least
-    uint64_t hedged = 0, hedges_won = 0;  // calls asked for twice; the second came first
-    uint64_t waited_ns = 0;               // that nothing but replies was waited for
-    uint64_t elsewhere = 0;    // pairs of row and expert that the step sent away, retries left out
-    uint64_t activations = 0;  // all pairs of the home, wherever they were computed
+    uint64_t hedged = 0, hedges_won = 0;                 // calls sent twice; the second came first
+    uint64_t waited_ns = 0;                              // time of waiting for nothing but replies
+    uint64_t elsewhere = 0;    // pairs of row and expert that the step sent away, without retries
+    uint64_t activations = 0;  // all pairs of the home, computed anywhere
 };
 
 // Calls to a server and their replies, retries included.
 struct called_server {
-    uint64_t calls = 0, rows = 0, pairs = 0;  // pairs: that came back
+    uint64_t calls = 0, rows = 0, pairs = 0;  // pairs: those that came back
 };
 
-// A call that is out.
+// A call that is under way.
 struct open_call {
     uint32_t server, layer, pairs;
     uint64_t request, sent_ns;
@@ -57,16 +59,16 @@ class caller final : public peers, public side_work, public call_answers {
 public:
     static constexpr uint64_t pause_ns_min = 100'000'000, pause_ns_max = 10'000'000'000;
 
-    // Borrowed. own_disk: what nobody else computes is computed here.
+    // Borrowed. own_disk: experts that nobody else computes are computed here.
     caller(peer_node &of, cpu_model &compute, bool own_disk);
     ~caller() override;
 
-    // A call that takes longer than 99 of 100 did is sent to another holder, too, where one has all
-    // of its experts; whoever answers first is taken.
+    // Sends a second copy of a call that takes longer than the 99th percentile to another holder
+    // that has all of its experts, if there is one. The first reply is used.
     void hedge(bool wanted) { hedges_ = wanted; }
-    // [servers] in place of what calls took.
+    // [servers] prices to use in place of measured call times.
     void go_by(std::vector<planned_price> prices) { planned_ = std::move(prices); }
-    // Until every server that is needed has greeted or could not be reached, or wait_ns.
+    // Waits until every needed server has greeted or could not be reached, or for wait_ns.
     void connect(uint64_t wait_ns);
 
     uint32_t servers() const override { return count_ + 1; }
@@ -85,22 +87,22 @@ public:
     const call_times &times(uint32_t server) const { return of_[server].times; }
     bool paused(uint32_t server) const { return of_[server].paused_until_ns > steady_ns(); }
     uint64_t under_way() const { return flights_.size(); }
-    std::vector<open_call> open() const;  // the first of them
+    std::vector<open_call> open() const;  // the first of the calls under way
     const called_server &called(uint32_t server) const { return of_[server].called; }
     // All pairs of row and expert of the home so far.
     void count_activations(uint64_t all) { figures_.activations = all; }
-    // Calls name the request that they are for, as this says when they are sent.
+    // Calls name their request. `of` gives it when they are sent.
     void name_requests(std::function<uint64_t()> of) { request_of_ = std::move(of); }
 
 private:
     struct flight {  // a call that has been sent
         uint64_t id = 0, sent_ns = 0, due_ns = 0;
-        uint64_t hedge_ns = UINT64_MAX;  // when somebody else is asked, too
-        uint64_t twin = 0;               // the id of that call, or of the one it was for
+        uint64_t hedge_ns = UINT64_MAX;  // when the second copy is sent
+        uint64_t twin = 0;               // the id of the other copy
         uint32_t server = 0, layer = 0, pairs = 0;
-        uint64_t request = 0;              // that it is for
+        uint64_t request = 0;              // the request that it belongs to
         std::vector<expert_work> experts;  // rising by page
-        std::vector<uint32_t> tried;       // servers that did not
+        std::vector<uint32_t> tried;       // servers that did not answer it
     };
     struct one_server {
         call_times times;
@@ -118,7 +120,7 @@ private:
     bool has_twin(const flight &lost);
     void drop_twin(const flight &done);
     uint32_t next_holder(uint32_t page, const flight &lost, uint64_t now_ns);
-    // Own disk, or the plan has given the page to this server since the pass began.
+    // Own disk may be used, or the plan has given the page to this server since the pass began.
     bool may_here(uint32_t page) const {
         return own_disk_ || plan_.holds(node_.own().server, page);
     }
@@ -135,14 +137,15 @@ private:
     const node_plan &plan_;
     cpu_model &compute_;
     const bool own_disk_;
-    const uint32_t count_;  // of the cluster
+    const uint32_t count_;  // servers of the cluster
     lent_vector<uint8_t> distances_;
     std::vector<one_server> of_;
     std::deque<flight> flights_;
-    std::vector<expert_work> here_;  // to be computed from own disk
+    std::vector<expert_work> here_;  // experts to compute from own disk
     uint32_t layer_ = 0;             // of the step
-    bool counted_ = false;           // the step, among those that call
-    bool shared_due_ = false;        // the step's shared expert may be computed while calls are out
+    bool counted_ = false;           // the step is counted among those that call
+    bool shared_due_ = false;        // the step's shared expert may be computed while calls are
+                                     // under way
     ring<completion> ready_;
     uint64_t next_id_ = 1, looked_ns_ = 0;
     std::vector<uint32_t> local_;  // [tokens of the step] row of the call, and 1

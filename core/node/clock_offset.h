@@ -1,10 +1,11 @@
-// clock_offset.h - how far another node's clock is ahead of this one's, by the times of heartbeats.
+// clock_offset.h - how far another node's clock is ahead of this one's, from the times of
+// heartbeats.
 //
 // A beat says when it was sent, when it was received and answered, and when the answer came. If
-// both ways take the same, the middle between sent and heard is that between received and answered,
-// by the two clocks; so the error is half of the time on the way at most. The best of the latest
-// beats is used, older ones counting as worse by what clocks may drift. For timelines alone: no
-// deadline goes by it.
+// both ways take the same time, the middle between sent and heard equals the middle between
+// received and answered, by the two clocks. So the error is at most half of the time on the way.
+// The best of the latest beats is used. Older beats count as worse by the possible drift of clocks.
+// Only for timelines: no deadline uses it.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ namespace moorage::core {
 
 struct clock_sample {
     int64_t offset_ns = 0;  // the other's clock minus this one's
-    uint64_t error_ns = 0;  // at most, where clocks do not drift; 0: nothing is known
+    uint64_t error_ns = 0;  // the most, if clocks do not drift; 0: nothing is known
     uint64_t taken_ns = 0;  // by this one's clock
 };
 
@@ -31,7 +32,7 @@ constexpr clock_sample clock_sample_of(uint64_t sent_ns, uint64_t received_ns, u
 class clock_offset {
 public:
     static constexpr size_t samples = 64;
-    static constexpr uint64_t drift_per_s_ns = 50'000;  // of two clocks that nobody sets
+    static constexpr uint64_t drift_per_s_ns = 50'000;  // of two unsynchronised clocks
 
     void add(const clock_sample &one) { kept_[count_++ % samples] = one; }
     void forget() { count_ = 0; }

@@ -36,10 +36,10 @@ struct node_spans {
     std::vector<std::string> servers;  // by their numbers in spans
     std::vector<offset> offsets;
     std::vector<node_span> spans;
-    uint64_t asked_ns = 0, answered_ns = 0;  // of the asker's clock; 0: not said
+    uint64_t asked_ns = 0, answered_ns = 0;  // by the asker's clock; 0: not said
 };
 
-// What /spans answers.
+// The answer of /spans.
 json to_json(const node_spans &of);
 result<node_spans> read_node_spans(const json &from);
 
@@ -48,10 +48,10 @@ result<node_spans> read_node_spans(const json &from);
 std::vector<clock_sample> common_clock(std::span<const node_spans> all);
 
 struct cluster_timeline_choice {
-    std::string home;      // of the request; empty: everything
-    uint64_t request = 0;  // 0: all of that home
+    std::string home;      // home of the request; empty: everything
+    uint64_t request = 0;  // 0: all requests of that home
 };
-// Spans drawn.
+// Returns the number of spans drawn.
 uint64_t draw_cluster(timeline &to, std::span<const node_spans> all,
                       const cluster_timeline_choice &of = {});
 

@@ -1,4 +1,4 @@
-// expert_store.cpp - keeps account of what is here.
+// expert_store.cpp - keeps account of the experts in memory.
 #include "core/node/expert_store.h"
 
 #include <cassert>

@@ -1,9 +1,9 @@
-// expert_store.h - the experts that a node has in memory: its share of the plan, and what is on its
-// way in or out.
+// expert_store.h - the experts that a node has in memory: its share of the plan, and experts on
+// their way in or out.
 //
-// An expert is here in place, as the node's own model directory has it mapped, or as an image that
-// came over the wire (core/model/segment.h). Bytes are those of the images either way: what a plan
-// counts. One thread.
+// An expert is in place, mapped from the node's own model directory, or it is an image that came
+// over the wire (core/model/segment.h). Bytes are those of the images either way, because a plan
+// counts these. One thread.
 #pragma once
 
 #include <cstdint>
@@ -27,22 +27,22 @@ public:
     // Requires: has().
     const mlp_weights *weights(uint32_t page) const { return slots_[page].weights; }
     uint64_t image_bytes(uint32_t page) const { return image_of(page).bytes(); }
-    // A range of the image, appended to `out`. Requires: has(), within the image.
+    // Appends a range of the image to `out`. Requires: has(), within the image.
     void copy(uint32_t page, uint64_t offset, uint64_t bytes, std::vector<std::byte> &out) const;
 
-    // From the directory, without a copy. Requires: not here.
+    // Takes the expert from the directory, without a copy. Requires: not here.
     void take_own(uint32_t page);
     // Whether there is room for it.
     bool fits(uint32_t page) const {
         return bytes_max_ == 0 || bytes_ + image_bytes(page) <= bytes_max_;
     }
-    // Memory for the page's image, which counts from now on. Requires: not here.
+    // Takes memory for the page's image. It counts from now on. Requires: not here.
     result<std::byte *> begin(uint32_t page);
     // The image is whole: the page is here.
     void end(uint32_t page);
-    // It was not to be: the memory goes.
+    // The image did not come: frees the memory.
     void abandon(uint32_t page);
-    // Requires: has(), and that nobody computes with it.
+    // Requires: has(), and nobody computes with it.
     void forget(uint32_t page);
 
     uint64_t bytes() const { return bytes_; }

@@ -1,4 +1,5 @@
-// fingerprint.h - 64 bits that two nodes derive alike from what they must have in common.
+// fingerprint.h - 64 bits that two nodes derive independently from the things that they must have
+// in common.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace moorage::core {
 
-// FNV-1a of 64 bits: no defence against whoever wants two things to look alike.
+// FNV-1a of 64 bits. It is no defence against a deliberate collision.
 class fingerprint {
 public:
     void add(std::span<const std::byte> bytes) {
@@ -36,11 +37,11 @@ private:
 // reads one page of the files for each, not all of them. Also covers the form to which activations
 // are rounded before they meet an expert.
 uint64_t fingerprint_of(const model &of, arithmetic numbers);
-// Names of the servers, in their order, in the upper half; their addresses in the lower.
+// The upper half: names of the servers, in their order. The lower half: their addresses.
 uint64_t cluster_fingerprint(std::span<const node_server> servers);
 // Which keys of two clusters differ. Requires: they do.
 std::string differing_key(uint64_t one_cluster, uint64_t other_cluster);
-// Every copy, and the epoch.
+// Covers every copy, and the epoch.
 uint64_t plan_fingerprint(const node_plan &of);
 
 }  // namespace moorage::core

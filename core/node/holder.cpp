@@ -72,7 +72,7 @@ bool holder::take_call(link &from, const frame &of, uint64_t lent) {
     waiting_call one{from.connection,   lent, id, steady_ns(), from.server, from.incarnation,
                      of.header.request, {}};
     if (const objection bad = read(of.body, plan_.sizes, one.of); bad.why != refusal_reason::none) {
-        // Numbers may go wrong in a model; whoever gets lengths wrong is no caller.
+        // Values may go wrong in a model. A node that gets lengths wrong is no caller.
         if (bad.why == refusal_reason::values) return refuse(bad.why, bad.text);
         links_.refuse(from, bad.why, bad.text);
         return false;

@@ -1,9 +1,9 @@
-// holder.h - computes experts for others: what a node is to those that call it.
+// holder.h - computes experts for others, on behalf of the nodes that call this one.
 //
-// Calls wait until compute(), which takes as many as fit a batch and computes them in one loop,
-// rows of several callers for one expert together. Inputs are read where the wire received them,
-// outputs written into the reply that is sent. Bounds: waiting_rows_max rows wait, beyond it
-// callers are told that it is busy; a batch has rows_max rows, or one call.
+// Calls wait until compute(). It takes as many as fit into a batch and computes them in one loop,
+// with the rows of several callers for one expert together. Inputs are read where the wire received
+// them. Outputs are written into the reply that is sent. Bounds: at most waiting_rows_max rows
+// wait; further callers are told that the node is busy. A batch has rows_max rows, or one call.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,27 @@ namespace moorage::core {
 
 struct holder_figures {
     uint64_t calls = 0, rows = 0, experts = 0, batches = 0,
-             joined = 0;                              // joined: calls beside others
-    uint64_t cancelled = 0, failed = 0, dropped = 0;  // dropped: of connections that went
+             joined = 0;                              // joined: calls computed beside others
+    uint64_t cancelled = 0, failed = 0, dropped = 0;  // dropped: of connections that have ended
     uint64_t queued_ns = 0, computed_ns = 0;
     uint64_t weights_bytes = 0;
 };
 
 class holder {
 public:
-    // All borrowed; one caller of the pool at a time.
+    // All borrowed. One caller of the pool at a time.
     holder(const model &of, thread_pool &pool, const node_plan &plan, const expert_store &experts,
            links &through, span_log &spans);
-    // Whether a call that waits needs the expert.
+    // Whether a waiting call needs the expert.
     bool needs(uint32_t page) const;
 
-    // A call, a cancellation, a wish for weights. Whether it keeps the message.
+    // Handles a call, a cancellation, or a request for weights. Returns whether it keeps the
+    // message.
     bool arrived(link &from, const frame &of, uint64_t lent);
-    // The calls of a connection that went.
+    // Drops the calls of a connection that has ended.
     void gone(const link &which);
     bool pending() const { return !waiting_.empty(); }
-    // Some of those that wait, the oldest first, and answers them. Requires: pending().
+    // Computes some of the waiting calls, the oldest first, and answers them. Requires: pending().
     void compute();
 
     const holder_figures &figures() const { return figures_; }
@@ -50,12 +51,12 @@ public:
 private:
     struct waiting_call {
         uint64_t connection, lent, id, arrived_ns;
-        uint32_t server;  // whose call it is, in which incarnation, for which of its requests
+        uint32_t server;  // the caller, its incarnation, and its request
         uint64_t home, request;
         call_view of;
     };
     void log(const waiting_call &one, span_end end, uint64_t began_ns, uint64_t ended_ns);
-    void log_end(const waiting_call &one, span_end end) {  // it was not computed
+    void log_end(const waiting_call &one, span_end end) {  // for a call that was not computed
         const uint64_t now_ns = steady_ns();
         log(one, end, now_ns, now_ns);
     }

@@ -262,7 +262,8 @@ void home_run::tell_demand() {
     demand_->told_ns = now_ns;
 }
 
-// Between passes: what the plan gives this server is resident, as far as there are slots.
+// Between passes: makes the experts that the plan gives this server resident, as far as there are
+// slots.
 void home_run::follow_plan() {
     if (node_.plan().epoch == epoch_ && !behind_) return;
     epoch_ = node_.plan().epoch;
@@ -281,8 +282,8 @@ void home_run::follow_plan() {
     }
 }
 
-// A run whose files are not those of the others would be computed from its own disk alone, and look
-// well. One that serves says so in /health, and waits for them.
+// A run whose files differ from those of the others would be computed from its own disk alone, and
+// look healthy. A serving run reports this in /health, and waits for them.
 status home_run::taken_in() const {
     if (options_.desk) return success();
     const std::string why = node_.refused_by_all();
@@ -326,7 +327,7 @@ void home_run::take_requests(home_result &done) {
         const bool passed = next_pass();
         if (passed) done.layer_steps += source_->layers();
         caller_->count_activations(source_->tokens() * source_->layers() * source_->top_k());
-        source_->idle();  // what the pass has written shows
+        source_->idle();  // the text of the pass is sent
         desk.send();
         if (options_.after_pass) options_.after_pass(*caller_);
         if (end_ns == MOORAGE_NEVER && options_.stop()) end_ns = node_.drain_end_ns();

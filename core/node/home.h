@@ -21,16 +21,17 @@ namespace moorage::core {
 struct home_options {
     bool own_disk = true;
     uint32_t slots = 0;  // experts that it may hold as the plan changes; fewer than now: no more
-    uint64_t connect_ns = 2'000'000'000;  // that nodes are waited for at first
+                         // than now
+    uint64_t connect_ns = 2'000'000'000;  // how long nodes are waited for at first
     std::function<void(uint64_t request, int32_t id)> on_token = {};
     std::function<bool()> stop = {};                       // asked after every pass
-    std::function<void(const caller &)> after_pass = {};   // sees it at work
-    const std::vector<model_request> *requests = nullptr;  // in place of prompts and text
-    // In place of requests that are known: those that come over the wire, until `stop`; then no
-    // more are taken and those under way end, within peer_node::drain_ns. Borrowed.
+    std::function<void(const caller &)> after_pass = {};   // sees the caller at work
+    const std::vector<model_request> *requests = nullptr;  // replaces prompts and text
+    // Takes requests that come over the wire, in place of known ones, until `stop`. Then no more
+    // are taken, and those under way end within peer_node::drain_ns. Borrowed.
     request_desk *desk = nullptr;
     bool hedge = false;                      // caller::hedge
-    std::vector<planned_price> prices = {};  // [servers] in place of measured ones; empty: measured
+    std::vector<planned_price> prices = {};  // [servers] replaces measured prices; empty: measured
     uint32_t context_max = 0;                // with a desk: positions of the longest request
 };
 
@@ -49,7 +50,7 @@ status serve_home(const run_config &config, run_resources &shared, peer_node &at
                   home_options options);
 
 // Requires: config.model is open in `shared` as `at` has it, config.executor is cpu. `pool` is the
-// one that `at` computes with.
+// one with which `at` computes.
 result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &at,
                              thread_pool &pool, const home_options &options);
 

@@ -193,7 +193,8 @@ void http_server::run() {
             one = goes_on ? std::next(one) : all.erase(one);
         }
         if ((watched[1].revents & POLLIN) == 0) continue;
-        // As many as came; where there is no room, the place of who has been silent for longest.
+        // Accepts all that have come. If there is no room, a new connection takes the place of the
+        // one that has been silent for longest.
         for (size_t i = 0; i < connections_max; ++i) {
             file_handle came(::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
             if (came.get() < 0) break;

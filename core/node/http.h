@@ -29,7 +29,7 @@ public:
     static constexpr uint64_t answer_ns = 2'000'000'000;
     using handler = std::function<http_answer(std::string_view path)>;
 
-    // "host:port", port 0: any that is free. `answer` is called on the server's thread.
+    // "host:port". Port 0: any free port. `answer` is called on the server's thread.
     static result<std::unique_ptr<http_server>> listen(const std::string &address, handler answer);
     ~http_server();
     const std::string &address() const { return address_; }
@@ -44,11 +44,11 @@ private:
     std::thread thread_;
 };
 
-// The body of what is there, if it is 200, within the time.
+// The body of the answer, if its status is 200 and it comes in time.
 result<std::string> http_get(const std::string &address, const std::string &path,
                              uint64_t within_ns);
 
-// The path of a request's first line; empty: it is none that is answered.
+// The path of a request's first line. Empty: the request is not answered.
 std::string_view path_of_request(std::string_view request);
 
 }  // namespace moorage::core

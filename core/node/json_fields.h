@@ -1,4 +1,4 @@
-// json_fields.h - fields of what other nodes, or a registry, wrote, whatever stands there.
+// json_fields.h - reads fields that other nodes, or a registry, wrote. They may contain anything.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace moorage::core {
 
-uint64_t number_at(const json &of, const char *key);   // 0 where there is no whole number
-std::string text_at(const json &of, const char *key);  // empty where there is no text
-const json &list_at(const json &of, const char *key);  // borrowed; empty where there is no list
+uint64_t number_at(const json &of, const char *key);   // 0: no whole number there
+std::string text_at(const json &of, const char *key);  // empty: no text there
+const json &list_at(const json &of, const char *key);  // borrowed; empty: no list there
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// links.cpp - connects, greets, reads frames, and notices who is gone.
+// links.cpp - connects, greets, reads frames, and notices lost connections.
 #include "core/node/links.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ objection body_of(const frame &of) {
     }
 }
 
-// Whether who is there may have a place for the next attempt.
+// Whether the server is there and may have a place for the next attempt.
 bool passes(int32_t reason) {
     return reason == MOORAGE_WIRE_LOST || reason == MOORAGE_WIRE_TOO_MANY ||
            reason == MOORAGE_WIRE_TOO_SLOW;
@@ -524,7 +524,7 @@ void links::closed(const moorage_wire_event &event) {
     if (one->dialed) {
         dialing &of = dials_[one->dial];
         of.connection = 0;
-        // Between half of the pause and all of it, so that those who lost the same node do not come
+        // Between half of the pause and all of it. So nodes that lost the same node do not come
         // back in step.
         of.again_ns = steady_ns() + of.pause_ns / 2 + chance_.below(of.pause_ns / 2 + 1);
         if (!of.told) {

@@ -46,22 +46,23 @@ struct link {
     uint64_t connection = 0;
     int32_t channel = MOORAGE_WIRE_CALLS;
     bool dialed = false;
-    uint32_t dial = 0;  // of those that this node keeps up, which
+    uint32_t dial = 0;  // number among the dialed connections of this node
     stand stands = stand::connecting;
     bool draining = false;        // it said goodbye
-    uint32_t server = no_server;  // who it is of; accepted: as it says of itself
-    uint64_t incarnation = 0;     // of the other, once greeted
-    uint64_t epoch = 0;           // of the plan that it went by when it last said anything
-    uint64_t named_epoch = 0;     // that the log said it has not said
-    uint64_t since_ns = 0;        // of the stand
-    uint64_t heard_ns = 0;        // its latest message
-    uint64_t rows_max = 0;        // of a call that the other takes
+    uint32_t server = no_server;  // the other side's server; for an accepted connection, as it says
+                                  // itself
+    uint64_t incarnation = 0;     // incarnation of the other side, once greeted
+    uint64_t epoch = 0;           // epoch of the other side's plan, in its last message
+    uint64_t named_epoch = 0;     // the epoch that the log has reported as not yet confirmed
+    uint64_t since_ns = 0;        // since when it is in this state
+    uint64_t heard_ns = 0;        // time of its latest message
+    uint64_t rows_max = 0;        // largest call that the other side takes
     std::string address;
-    bool secure = false;                // it has proved who it is ...
-    std::string identity;               // ... and this is who
-    std::deque<message_bytes> waiting;  // that the wire did not take yet
+    bool secure = false;                // it has proved its identity ...
+    std::string identity;               // ... which is this
+    std::deque<message_bytes> waiting;  // messages that the wire has not taken yet
     uint64_t waiting_bytes = 0;
-    std::deque<moorage_wire_event> unread;  // messages that wait until that is less
+    std::deque<moorage_wire_event> unread;  // messages to read when `waiting` is shorter
     uint64_t sent_bytes = 0, received_bytes = 0;
 };
 
@@ -70,18 +71,19 @@ class link_events {
 public:
     virtual ~link_events() = default;
     virtual void ready(link &) = 0;
-    // A message other than greetings and pings. `lent` is its number at the wire: true keeps it,
-    // until links::release().
+    // A message other than greetings and pings. `lent`: its number at the wire. Returning true
+    // keeps it, until links::release().
     virtual bool arrived(link &from, const frame &of, uint64_t lent) = 0;
-    // It was ready, or draining, and is no more; nothing that it was sent will be answered.
+    // It was ready, or draining, and is no longer. Messages sent to it will not be answered.
     virtual void gone(link &) = 0;
 };
 
-// Counted since the beginning.
+// Counts since the start.
 struct link_figures {
     uint64_t connects = 0, accepts = 0, losses = 0;
     uint64_t messages_in = 0, messages_out = 0, bytes_in = 0, bytes_out = 0;
-    std::array<uint64_t, refusal_reasons> refused{};  // messages and connections of others
+    std::array<uint64_t, refusal_reasons> refused{};  // messages and connections of others that
+                                                      // were refused
 };
 
 class links {
@@ -92,57 +94,58 @@ public:
     // Retry times for servers that are there, but had no place or lost it.
     static constexpr uint64_t retry_ns_busy = 400'000'000;
     static constexpr size_t guest_places = 512, greeting_places = 128, server_places = 8;
-    // That a wire needs for all of them, and for what is dialed.
+    // The number of connections that a wire needs for all of them, with the dialed ones.
     static constexpr size_t connections_max(size_t servers) {
         return guest_places + greeting_places + (server_places + 2) * servers;
     }
 
     // All borrowed.
     links(wire &over, const node_plan &plan, const node_identity &own, link_events &events);
-    // Others may connect.
+    // Lets others connect.
     result<std::string> listen(const std::string &address);
-    // Connects to every other server that has an address, and keeps doing so; to its own server,
-    // too, where another process is that.
+    // Connects to every other server that has an address, and keeps doing so. own_too: also to its
+    // own server, if that is another process.
     void dial(bool own_too = false);
     // Handles what has happened meanwhile, or happens within `wait_ns`.
     void turn(uint64_t wait_ns);
 
     // The dialed connection of a server that takes calls; null: there is none now.
     link *to(uint32_t server);
-    // That for bulk, which is dialed when it is first asked for.
+    // The connection for bulk data. It is dialed at the first request.
     link *bulk_to(uint32_t server);
     const std::string &bulk_trouble(uint32_t server) const {
         return dials_[plan_.servers.size() + server].trouble;
     }
-    // Says to all which plan this node goes by now.
+    // Tells all which plan this node uses now.
     void tell_epoch();
-    // By its number at the wire; null: it is gone.
+    // Finds a connection by its number at the wire. null: it is gone.
     link *find(uint64_t connection);
-    // Takes what was written after begin_frame(); `head` says kind and id, the rest is filled in.
+    // Sends what was written after begin_frame(). `head` gives kind and id; the rest is filled in.
     // False: the link is gone, or has been given up.
     bool send(link &to, message_bytes &&written, message_kind kind, uint64_t id,
               uint64_t request = 0);
-    // Memory that messages were in.
+    // Memory of earlier messages, for reuse.
     message_bytes take_memory();
     void release(uint64_t lent) { wire_.release(lent); }
-    // Tells whoever is connected why and closes when it is told.
+    // Tells the other side why, and closes the connection afterwards.
     void refuse(link &who, refusal_reason why, const std::string &text);
     void count(refusal_reason why) { ++figures_.refused[static_cast<size_t>(why)]; }
-    // No more calls are taken: says so to all, refuses who comes.
+    // Takes no more calls. Says so to all, and refuses new connections.
     void drain();
     bool draining() const { return draining_; }
-    // Whether nothing is still to be sent.
+    // Whether nothing is left to send.
     bool idle() const;
     void close(link &one) { lose(one, false); }
     size_t count_open() const { return links_.size(); }
-    // The other says what is wrong, and will close.
+    // The other side says what is wrong, and will close.
     void refused(link &by, const frame &of);
     const link_figures &figures() const { return figures_; }
-    // Why the server was not reached the last time; empty: it was, or was not tried.
+    // Why the server was not reached the last time. Empty: it was reached, or not tried.
     const std::string &trouble(uint32_t server) const { return dials_[server].trouble; }
-    // Whether that may be over soon: it is there, and had no place or no time for this one.
+    // Whether that may be over soon: the server is there, but had no place or no time for this
+    // node.
     bool trouble_passes(uint32_t server) const { return dials_[server].passes; }
-    // Whether that is a refusal that stays: another cluster, model or version, or no trust.
+    // Whether that is a lasting refusal: another cluster, model or version, or no trust.
     bool refused(uint32_t server) const { return dials_[server].refused; }
     template <class Body>
     void each(Body &&body) {
@@ -150,13 +153,13 @@ public:
     }
 
 private:
-    struct dialing {  // of a server
+    struct dialing {  // attempts to reach a server
         uint64_t connection = 0;
         uint64_t again_ns = 0, pause_ns = retry_ns_min;
         std::string trouble;   // of the latest attempt that ended
-        bool told = false;     // the attempt under way has said it
-        bool passes = false;   // it may be over soon
-        bool refused = false;  // it stays until somebody changes files or certificates
+        bool told = false;     // the attempt under way has reported its trouble
+        bool passes = false;   // the trouble may be over soon
+        bool refused = false;  // it lasts until somebody changes files or certificates
         bool wanted = false;
     };
     struct lent_message {
@@ -190,7 +193,7 @@ private:
     link_events &events_;
     std::map<uint64_t, std::unique_ptr<link>> links_;  // by connection
     std::vector<dialing> dials_;                       // [2, servers] for calls, for bulk
-    std::deque<uint64_t> greetings_;  // connections that were greeting, in the order of since_ns
+    std::deque<uint64_t> greetings_;  // connections that have not greeted, in the order of since_ns
     std::unordered_map<uint64_t, lent_message> lent_;  // by user
     std::vector<message_bytes> memory_;
     uint64_t next_user_ = 1;

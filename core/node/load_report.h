@@ -20,14 +20,14 @@ namespace moorage::core {
 struct node_counts {
     uint64_t incarnation = 0;
     uint64_t calls = 0, activations = 0, elsewhere = 0, served = 0;
-    uint64_t called_us = 0;  // that its calls took
+    uint64_t called_us = 0;  // total time of its calls
     struct way {
         uint64_t there = 0, back = 0;  // bytes of hidden states
         bool operator==(const way &) const = default;
     };
     std::vector<way> servers;
 };
-// Null: it says nothing of the kind. `servers`: how many the cluster has.
+// nullopt: the status has no such counters. `servers`: number of servers in the cluster.
 std::optional<node_counts> counts_of(const json &status, size_t servers);
 
 struct load_seen {
@@ -35,12 +35,12 @@ struct load_seen {
     std::vector<std::optional<node_counts>> before, after;
 };
 
-// How many ended how.
+// How many requests ended in each way.
 using load_ends = std::array<uint64_t, 6>;
 load_ends ends_of(const std::vector<load_outcome> &outcomes);
 
-// Only answered requests count towards times and tokens; what became of the others stands in the
-// warnings, by home and reason, and in config "load".
+// Only answered requests count for times and tokens. The ends of the others are in the warnings, by
+// home and reason, and in config "load".
 run_report report_of(const node_plan &plan, const std::vector<load_request> &requests,
                      const std::vector<load_outcome> &outcomes, const load_seen &seen);
 

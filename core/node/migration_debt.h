@@ -1,15 +1,14 @@
 // migration_debt.h - how long experts that move between this node and another one may delay the
-// calls between them: the budget of core/cluster/network.h with times that are measured.
+// calls between them. This is the budget of core/cluster/network.h, with measured times.
 //
 //   debt.begins(now); ... debt.ends(now);               // ranges
 //   debt.called(pairs, sent, now, network);             // calls, whichever side moves what
 //   if (now >= debt.from_ns()) ...                      // the next range
 //
-// What a call takes on the network is compared with what those took beside which no range was
-// under way. While calls were delayed by more than `share` of what they would have taken, no range
-// begins: until more calls have come, or, where none do, as long as they would have had to take.
-// Calls that are faster than expected count too, so that what merely scatters adds up to nothing.
-// One thread.
+// The network time of a call is compared with the time of calls during which no range was under
+// way. If calls were delayed by more than `share` of their usual time, no range begins. It begins
+// when more calls have come or, if none come, after as long as they would have had to take. Calls
+// that are faster than expected count too, so random scatter adds up to nothing. One thread.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +20,14 @@ namespace moorage::core {
 
 class migration_debt {
 public:
-    static constexpr uint64_t learns_ns = 100'000'000;  // that calls are waited for, to be known
+    // how long to wait for calls, to learn their times
+    static constexpr uint64_t learns_ns = 100'000'000;
     static constexpr uint64_t range_ns_first = 20'000'000, range_ns_max = 1'000'000'000;
 
     // Above 0; infinite: no limit.
     explicit migration_debt(double share) : share_(share) {}
 
-    // A range is asked for, and has come.
+    // A range is requested, or has come.
     void begins(uint64_t now_ns) {
         under_way_ = true;
         ended_ns_ = std::max(ended_ns_, now_ns);
@@ -36,15 +36,16 @@ public:
         under_way_ = false;
         ended_ns_ = std::max(ended_ns_, now_ns);
     }
-    // A range is given. Nobody says when it has come; the next is asked for at that time or later.
+    // A range is given. Nobody reports its arrival; the next one is requested at that time or
+    // later.
     void gives(uint64_t now_ns) {
         const uint64_t gap_ns = now_ns - given_ns_;
         if (given_ns_ != 0 && gap_ns < range_ns_max)
             range_ns_ = std::min(range_ns_ + range_ns_ / 8, gap_ns);
         given_ns_ = now_ns;
     }
-    // A call that was sent at `sent_ns` has come back at `now_ns`; for `network_ns` it neither
-    // waited for the other's processor nor was computed.
+    // A call that was sent at `sent_ns` has come back at `now_ns`. network_ns: the part in which it
+    // neither waited for the other's processor nor was computed.
     void called(uint32_t pairs, uint64_t sent_ns, uint64_t now_ns, uint64_t network_ns) {
         called_ns_ = now_ns;
         const bool given = given_ns_ != 0 && given_ns_ + range_ns_ > sent_ns;

@@ -1,4 +1,4 @@
-// node_plan.h - who takes part, who holds what: what all nodes of a cluster know alike.
+// node_plan.h - who takes part and who holds what: the knowledge that all nodes of a cluster share.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace moorage::core {
 
 struct node_server {
     std::string name;
-    std::vector<std::string> addresses;  // of one node; empty: nobody can call it
+    std::vector<std::string> addresses;  // addresses of one node; empty: nobody can call it
 };
 
 struct node_plan {
@@ -39,7 +39,7 @@ struct node_plan {
     }
 };
 
-// From who holds each page, in any order; a server named twice counts once.
+// Sets the holders of each page, in any order. A server named twice counts once.
 void set_holders(node_plan &of, std::span<const std::vector<uint32_t>> of_pages);
 
 }  // namespace moorage::core

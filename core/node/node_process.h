@@ -1,5 +1,5 @@
-// node_process.h - what a process needs to be a node: threads, wire, node, and the page that says
-// how it is.
+// node_process.h - the parts that make a process a node: threads, wire, node, and the page with its
+// state.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,9 @@ namespace moorage::core {
 
 class node_process {
 public:
-    // `setup` is borrowed. Listens where the setup says; `must_listen`: an address that is taken is
-    // an error, else only said: a home beside the node of its server.
+    // `setup` is borrowed. Listens where the setup says. must_listen: an address that is taken is
+    // an error; otherwise it is only reported, and the process is a home beside the node of its
+    // server.
     static result<std::unique_ptr<node_process>> start(const run_config &config,
                                                        const registry &policies,
                                                        const node_setup &setup, bool must_listen);
@@ -31,7 +32,7 @@ public:
     node_status &status() { return status_; }
     const std::string &address() const { return address_; }  // empty: nobody can call
     std::string status_address() const { return http_ ? http_->address() : std::string(); }
-    // Why nobody can; empty: they can, or it was not wanted.
+    // Why nobody can call. Empty: they can, or it was not wanted.
     const std::string &trouble() const { return trouble_; }
 
 private:

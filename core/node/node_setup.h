@@ -13,21 +13,21 @@ namespace moorage::core {
 
 struct node_setup {
     const opened_model *opened = nullptr;
-    std::filesystem::path directory;  // that it was opened from
+    std::filesystem::path directory;  // directory from which it was opened
     node_plan plan;
-    uint32_t server = no_server;        // which of the plan's this one is
+    uint32_t server = no_server;        // this node's server in the plan
     std::string listens;                // where; empty: nowhere
-    std::string status;                 // where it says how it is; empty: nowhere
+    std::string status;                 // address of its status page; empty: nowhere
     uint32_t slots = 0;                 // experts that its devices have room for
-    std::vector<planned_price> prices;  // of a server: of the others, by the file
-    scene all;                          // what plans are made of
-    node_plan beats;                    // plan, with the addresses of heartbeats
+    std::vector<planned_price> prices;  // prices that a server uses for the others, from the file
+    scene all;                          // input from which plans are made
+    node_plan beats;                    // the plan with the addresses of heartbeats
 };
 
-// Each reads the same file and comes to the same plan, that of epoch 1, which they compare when
-// they connect; a registry may have a later one. The directory is config.model, else what
-// [[cluster.models]] weights says. `server` empty: of somebody who is none, but asks them.
-// Requires: shared.scan() went well.
+// Each node reads the same file and comes to the same plan, that of epoch 1. Nodes compare it when
+// they connect. A registry may have a later one. The directory is config.model, otherwise that of
+// [[cluster.models]] weights. `server` empty: for a caller that is no server, but asks them.
+// Requires: shared.scan() succeeded.
 result<node_setup> set_up_node(const run_config &config, const std::string &server,
                                run_resources &shared);
 
@@ -36,7 +36,7 @@ result<uint32_t> server_named(const node_plan &of, const std::string &name);
 // The incarnation of a process that begins. No two processes have the same.
 uint64_t draw_incarnation();
 
-// Rows of the longest call; of memory only what calls have is taken.
+// Rows of the longest call. Memory is taken only for the rows that calls have.
 constexpr uint32_t call_rows_max = 1024;
 
 }  // namespace moorage::core

@@ -80,7 +80,7 @@ void write_called(metrics_writer &to, const node_snapshot &of) {
     to.one("calls_total", "counter", "calls to others", called.calls);
     to.one("called_experts_total", "counter", "experts in them", called.experts);
     to.one("calls_under_way", "gauge", "calls that are out now", of.under_way);
-    // The local ratio is what of them did not go elsewhere.
+    // The local ratio is the share of these that did not go elsewhere.
     to.one("activations_total", "counter", "pairs of row and expert", called.activations);
     to.one("activations_elsewhere_total", "counter", "those of them that were sent to others",
            called.elsewhere);

@@ -1,5 +1,5 @@
-// node_status.h - how a node is, for whoever asks over HTTP: a copy that its loop makes now and
-// then, so that the thread which answers shares nothing with the one that computes.
+// node_status.h - the state of a node, for HTTP clients. The node's loop makes a copy now and then,
+// so the thread that answers shares nothing with the thread that computes.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct peer_status {
     uint64_t called_us = 0;                          // their sum
     uint64_t beat_us = 0;                            // round trip of a heartbeat; 0: none came
     bool calls_us = false;                           // it is connected to this node
-    called_server called;                            // what this node had it compute
+    called_server called;                            // work that it computed for this node
 };
 
 struct node_snapshot {
@@ -37,12 +37,13 @@ struct node_snapshot {
     uint64_t since_ns = 0, taken_ns = 0;  // of the steady clock
     uint32_t in_memory = 0;               // experts; `held`: those that the plan gives it
     uint64_t leaving = 0, coming = 0;
-    std::vector<std::string> waited_for;  // callers, before what leaves is gone
+    std::vector<std::string> waited_for;  // callers that have to confirm before leaving experts are
+                                          // gone
     mover_figures moved;
-    uint64_t calls_delayed_ns = 0;  // that experts on their way have cost calls and is not paid yet
+    uint64_t calls_delayed_ns = 0;  // delay of calls by moving experts that is not paid yet
     uint32_t held = 0, pages = 0, layers = 0, experts = 0;
     bool draining = false, home = false;
-    std::string refused;  // what others say who all refuse this node; empty: they do not
+    std::string refused;  // the reason, if all others refuse this node; empty: they do not
     uint64_t waiting = 0, under_way = 0;
     std::vector<open_call> open;
     struct task {  // a thread beside the loop
@@ -53,9 +54,10 @@ struct node_snapshot {
     link_figures connections;
     holder_figures served;
     caller_figures called;
-    std::optional<desk_figures> asked;  // of a node that takes requests
+    std::optional<desk_figures> asked;  // for a node that takes requests
     uint32_t hidden = 0;
-    std::vector<std::vector<uint32_t>> plan_layers;  // [servers][layers] experts that it gives them
+    std::vector<std::vector<uint32_t>> plan_layers;  // [servers][layers] experts that the plan
+                                                     // gives them
     std::vector<peer_status> peers;                  // [servers]
     std::vector<uint64_t> layer_rows;                // [layers] computed for others
 };
@@ -63,7 +65,7 @@ struct node_snapshot {
 class node_status {
 public:
     node_status() : since_ns_(steady_ns()) {}
-    // From the node's loop; `calls` is null where nobody calls. Copies no more than four times a
+    // Called from the node's loop. `calls` is null if nobody calls. Copies at most four times a
     // second unless `now`.
     void note(peer_node &of, const caller *calls, bool now = false);
     // Sets the source of the registry's part of /status. It is called on the thread that answers.
@@ -71,12 +73,12 @@ public:
     void show_registry(std::function<registry_view()> by) { registry_ = std::move(by); }
     // Sets the source of /spans. As above.
     void show_spans(std::function<node_spans()> by) { spans_ = std::move(by); }
-    // A thread of the node, and when it last came round; asked on threads that answer and on the
-    // node's loop. Before it begins.
+    // Adds a thread of the node, and when it last came round. turned_ns is called on threads that
+    // answer and on the node's loop. Call this before begin.
     void show_task(std::string name, std::function<uint64_t()> turned_ns) {
         tasks_.push_back({std::move(name), std::move(turned_ns)});
     }
-    // Those that compute, which /status says. Before it begins.
+    // The number of computing threads, for /status. Call this before begin.
     void show_threads(uint32_t count) { threads_ = count; }
     // From any thread.
     node_snapshot latest() const;
@@ -87,7 +89,7 @@ private:
     struct task {
         std::string name;
         std::function<uint64_t()> turned_ns;
-        bool told = false;  // that it stands still
+        bool told = false;  // it was reported that it stands still
     };
     void look_at_tasks(uint64_t now_ns);
     void tell_refused(const std::string &why);

@@ -1,5 +1,5 @@
-// page.h - the page that a node serves at "/": who holds what, links and what they take, drawn anew
-// every second from /status. One file that loads nothing else.
+// page.h - the page that a node serves at "/": holders, links and their times, drawn anew every
+// second from /status. One file that loads nothing else.
 #pragma once
 
 #include <string_view>

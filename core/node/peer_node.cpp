@@ -92,8 +92,8 @@ std::vector<std::string> peer_node::waited_for() {
     return made;
 }
 
-// One caller that says nothing shall not keep every plan after this one from its room. It is told
-// why and its connection ends, so that whatever it still sends is not taken for a call.
+// One silent caller must not keep every later plan from its room. It is told why and its connection
+// ends, so that later messages from it are not taken for calls.
 void peer_node::leave_behind() {
     constexpr uint64_t parts = 5;  // of the time that it has, after how much it is named
     const uint64_t now_ns = steady_ns();
@@ -118,8 +118,8 @@ void peer_node::leave_behind() {
     });
 }
 
-// A caller that has said a later epoch calls by that one from then on, and what it called by an
-// earlier one came before, on the same connection.
+// A caller that has confirmed a later epoch uses that one in its calls from then on. Its calls by
+// an earlier epoch came before, on the same connection.
 void peer_node::forget_left() {
     leave_behind();
     uint64_t epoch = plan_.epoch;
@@ -268,8 +268,9 @@ bool peer_node::asked(link &from, const frame &of, uint64_t lent) {
     return false;
 }
 
-// At once, or when this node's own calls to that one have not been delayed by too much any more.
-// The other does not wait for ever; one that asks for another range is given the one before first.
+// Gives the range at once, or when the other node no longer delays this node's own calls to it too
+// much. The other node does not wait for ever. If it asks for another range, it gets the one before
+// first.
 void peer_node::give_range(link &from, const frame &of) {
     constexpr uint64_t held_ns_max = 500'000'000;
     weights_range range;

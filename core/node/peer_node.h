@@ -1,12 +1,12 @@
-// peer_node.h - one process among others: its connections, what it computes for them, and what it
-// has them compute, in one loop.
+// peer_node.h - one process among others, in one loop: its connections, its work for others, and
+// its calls to others.
 //
 //   peer_node own(parts);
 //   own.listen("0.0.0.0:7301");
 //   while (!over) own.turn(wait_ns);       // a holder: nothing else to do
 //
-// A home's executor calls turn() between its own operations and while it waits (caller.h), so a
-// process is home and holder at once and two homes that wait for each other serve each other.
+// A home's executor calls turn() between its own operations and while it waits (caller.h). So a
+// process is home and holder at once, and two homes that wait for each other serve each other.
 #pragma once
 
 #include <atomic>
@@ -44,16 +44,16 @@ struct node_parts {
     node_identity own;
     const model *of;
     thread_pool *pool;
-    plan_board *board = nullptr;  // where newer plans come from; null: nowhere
+    plan_board *board = nullptr;  // source of newer plans; null: none
     uint64_t expert_bytes = 0;    // memory for experts; 0: no bound
     mover_options moving = {};
-    uint64_t behind_ns = 10'000'000'000;  // that a caller may take until it says a newer epoch
+    uint64_t behind_ns = 10'000'000'000;  // how long a caller may take to confirm a newer epoch
 };
 
 class peer_node final : public link_events {
 public:
-    // All borrowed but the plan, which is where it begins. A server of the plan holds what the plan
-    // gives it; no_server: nothing.
+    // All borrowed but the plan, which is the one to begin with. A server of the plan holds what
+    // the plan gives it; no_server holds nothing.
     explicit peer_node(const node_parts &of);
 
     result<std::string> listen(const std::string &address) { return links_.listen(address); }
@@ -61,7 +61,7 @@ public:
     // Another process is the node of this server.
     void is_beside_its_node() { own_too_ = true; }
     void attach(call_answers *answers) { answers_ = answers; }
-    // Where requests of others go; null: this node is no home. Borrowed.
+    // The desk for requests of others. null: this node is no home. Borrowed.
     void take_requests(request_desk *desk) { desk_ = desk; }
     const request_desk *desk() const { return desk_; }
     // Sets the heartbeats that say who is dead. null: nobody is.
@@ -70,17 +70,19 @@ public:
         return heartbeats_ && heartbeats_->of(server) == pulse::dead;
     }
     const watch *heartbeats() const { return heartbeats_; }
-    // Whether the server refuses this node, to calls or to heartbeats, and what it says.
+    // Whether the server refuses this node, for calls or for heartbeats, and its reason.
     bool refused(uint32_t server, std::string *why = nullptr) const;
     // The first server's reason, if all callable holders refuse this node because its files or its
     // certificate are not theirs. Empty: they do not.
     std::string refused_by_all() const;
-    // Takes in what has come, at most so long after, and computes what others wait for.
+    // Handles messages for at most so long, and computes work that others wait for.
     void turn(uint64_t wait_ns);
-    // Until `over` says so: serves. Then drains: what waits is answered, until drain_end_ns().
+    // Serves until `over` returns true. Then drains: waiting work is answered, until
+    // drain_end_ns().
     void serve(const std::function<bool()> &over);
     static constexpr uint64_t drain_ns = 4'000'000'000;
-    // No more calls and requests are taken from the first call on; those under way have until then.
+    // From the first call on, no more calls and requests are taken. Those under way have until
+    // then.
     uint64_t drain_end_ns();
 
     links &connections() { return links_; }
@@ -88,16 +90,17 @@ public:
     const holder &serving() const { return holder_; }
     const expert_store &experts() const { return experts_; }
     const mover &moving() const { return mover_; }
-    // To be added to from the loop, to be read from any thread.
+    // Spans to be added from the loop. They may be read from any thread.
     span_log &spans() { return spans_; }
-    // Takes the newest plan of the board, if there is one; turn() does.
+    // Takes the newest plan of the board, if there is one. turn() does it, too.
     void follow();
     // Tells the leader what a home of this server asked for, page by page. False: there is no
     // leader.
     bool tell_demand(std::span<const uint64_t> of_pages, uint64_t window_ms);
     // Migration between this node and the server, charged against the calls between them.
     migration_debt &debt(uint32_t server) { return debts_[server]; }
-    // Pages in memory that the plan gives to others, until nobody calls by an earlier one.
+    // Pages in memory that the plan gives to others. They stay until nobody calls by an earlier
+    // plan.
     uint64_t leaving() const { return leaving_.size(); }
     // Servers that have to confirm an epoch before those pages go: "two at 10.0.0.2:40312".
     std::vector<std::string> waited_for();
@@ -130,21 +133,21 @@ private:
     holder holder_;
     std::vector<migration_debt> debts_;  // [servers]
     mover mover_;
-    struct range_held_back {  // of a server whose calls were delayed by too much
+    struct range_held_back {  // a range for a server whose calls were delayed too much
         uint64_t connection, id, until_ns;
         std::vector<std::byte> body;
     };
-    std::vector<range_held_back> held_back_;  // one a connection
+    std::vector<range_held_back> held_back_;  // one for each connection
     struct page_leaving {
         uint32_t page;
-        uint64_t epoch;  // from which on it is not this node's
+        uint64_t epoch;  // from this epoch on it is not this node's
         uint64_t since_ns;
     };
     std::vector<page_leaving> leaving_;
     const uint64_t behind_ns_;
     uint64_t drain_end_ns_ = 0;           // 0: it does not drain
-    uint64_t version_ = 0, said_ns_ = 0;  // of the board that was seen
-    member_record measured_;              // now and then, as others are told of each change
+    uint64_t version_ = 0, said_ns_ = 0;  // version of the board that was seen
+    member_record measured_;              // measured now and then; others are told of each change
     uint64_t measured_ns_ = 0;
     bool own_too_ = false;
     call_answers *answers_ = nullptr;

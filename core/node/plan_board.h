@@ -1,5 +1,5 @@
-// plan_board.h - where the thread that follows a registry and a node's loop leave each other what
-// they know: the newest plan one way, what the node has made of it the other.
+// plan_board.h - the exchange between the thread that follows a registry and a node's loop. One
+// way: the newest plan. The other way: what the node has made of it.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace moorage::core {
 
 class plan_board {
 public:
-    // False: one of that epoch or a later one is there already, so it is of the past.
+    // False: that epoch or a later one is there already, so this one is outdated.
     bool post(plan_record next) {
         const std::lock_guard lock(guard_);
         if (next.epoch <= plan_.epoch) return false;
@@ -24,7 +24,7 @@ public:
         version_.fetch_add(1, std::memory_order_release);
         return true;
     }
-    // Another number each time that there is a newer plan; 0: there is none.
+    // Changes each time that there is a newer plan. 0: there is none.
     uint64_t version() const { return version_.load(std::memory_order_acquire); }
     plan_record plan() const {
         const std::lock_guard lock(guard_);
@@ -41,7 +41,7 @@ public:
     // The server that decides on plans and is told the demand of homes. no_server: nobody.
     void set_leader(uint32_t server) { leader_.store(server, std::memory_order_relaxed); }
     uint32_t leader() const { return leader_.load(std::memory_order_relaxed); }
-    // Tokens that the home of a server asked of each page since it last said so.
+    // Tokens that the home of a server has requested of each page since its last report.
     void add_demand(uint32_t home, std::span<const uint64_t> of_pages) {
         const std::lock_guard lock(guard_);
         std::vector<uint64_t> &all = demand_[home];

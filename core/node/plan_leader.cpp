@@ -130,8 +130,8 @@ void plan_leader::start(const plan_record &in_force) {
     all_ = std::make_unique<real_cluster>(scene_, in_force);
     plan first;
     first.copies = all_->copies();
-    // A node brings one after the other; what it is to bring next, it knows before it says that one
-    // is there.
+    // A node brings one copy after the other. It knows the next one before it reports that one is
+    // there.
     balance_ = std::make_unique<rebalancer>(scene_, *all_, policy_.get(), first, config_,
                                             migration_options{.at_once = 8});
     all_->watch(balance_.get());
@@ -142,8 +142,8 @@ void plan_leader::start(const plan_record &in_force) {
     known_.member.assign(plan_.servers.size(), 0);
 }
 
-// Whether anybody has gone or come. A lease that has run out is a hint, who answers heartbeats is
-// there; a process that is stopped keeps its file's lock, and has no heart.
+// Whether any server has gone or come. An expired lease is only a hint: a server that answers
+// heartbeats is there. A stopped process keeps its file's lock, but sends no heartbeats.
 bool plan_leader::take_presence(const registry_state &state) {
     std::vector<uint8_t> present(plan_.servers.size(), 1), drained(plan_.servers.size(), 0);
     const json named = object_of(state, drained_note);
@@ -177,7 +177,8 @@ bool plan_leader::take_presence(const registry_state &state) {
     return true;
 }
 
-// Another set of servers: what is under way is given up, and a plan is made for who is there.
+// The set of servers has changed. Gives up what is under way, and makes a plan for the servers that
+// are there.
 void plan_leader::restart() {
     repair_ = false;
     all_->give_up();
@@ -272,7 +273,8 @@ void plan_leader::write(const registry_state &state) {
     // The first plan of all is written as it is.
     if (state.epoch == 0) next->epoch = std::max<uint64_t>(all_->plan().epoch, 1);
     uint64_t latest = next->epoch;
-    // Above all that members go by; what nobody can have come to by itself is not believed.
+    // Above every epoch that members use. An epoch that nobody can have reached by itself is not
+    // believed.
     const uint64_t believed =
         std::min(next->epoch + cluster_registry::epoch_step_max, cluster_registry::epoch_max - 1);
     for (const auto &[server, said] : known_.members)

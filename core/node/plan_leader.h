@@ -1,11 +1,12 @@
 // plan_leader.h - decides on plans while a cluster serves: the rebalancer of the emulated cluster
-// over real nodes. Every node of a registry has one; the one whose node leads does something.
+// over real nodes. Every node of a registry has one. Only the one whose node leads does something.
 //
-// It counts what homes ask for, looks at the intervals of [placement] whether another plan pays,
-// and at once when somebody has died, come back or is to be drained: who is away or drained has no
-// room in the plan, and what only it holds is brought elsewhere, from its own memory or from disk.
-// Commands ask by notes of the registry: wish {"id", "what": "rebalance" | "look"}, drained
-// ["NAME", ...]; answers stand in the note "answer" {"id", ...}. One thread, beside registrar's.
+// It counts what homes ask for. At the intervals of [placement] it checks whether another plan
+// pays. It decides at once when a server has died, come back or is to be drained. A server that is
+// away or drained has no room in the plan. Experts that only it holds are brought elsewhere, from
+// its own memory or from disk. Commands ask by notes of the registry: wish {"id", "what":
+// "rebalance" | "look"}, drained ["NAME", ...]. Answers are in the note "answer" {"id", ...}. One
+// thread, beside registrar's.
 #pragma once
 
 #include <atomic>
@@ -37,19 +38,19 @@ public:
                 const watch *heartbeats);
     ~plan_leader();
     void begin();
-    // Once; begin() does it again and again. For tests.
+    // One round; begin() repeats it. For tests.
     void step();
-    // When its thread last came round.
+    // Time of its thread's last round.
     uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
 
 private:
-    struct known {  // of the registry, as it was last looked at
+    struct known {  // the registry's state at the last look
         uint64_t version = 0;
         std::map<uint32_t, member_record> members;
         std::vector<uint8_t> present;  // [servers] there, and not drained
         std::vector<uint8_t> drained;
         std::vector<uint8_t> member;
-        std::vector<uint64_t> missed_ns;  // [servers] since when nothing is heard of it; 0: it is
+        std::vector<uint64_t> missed_ns;  // [servers] since when it is silent; 0: it is not
     };
     bool take_state(const leader_desk::snapshot &seen);
     bool take_presence(const registry_state &state);
@@ -62,7 +63,7 @@ private:
     void write(const registry_state &state);
 
     scene scene_;
-    const std::vector<uint64_t> device_bytes_;  // where everybody is there
+    const std::vector<uint64_t> device_bytes_;  // if all servers are there
     const std::unique_ptr<placement_stage> policy_;
     const cluster_config config_;
     const node_plan &plan_;
@@ -70,11 +71,11 @@ private:
     plan_board &board_;
     const watch *const heartbeats_;
     known known_;
-    std::unique_ptr<real_cluster> all_;  // null: this one does not lead
+    std::unique_ptr<real_cluster> all_;  // null: this node does not lead
     std::unique_ptr<rebalancer> balance_;
-    uint64_t proposed_ = 0, proposed_ns_ = 0, since_ns_ = 0;  // 0: nothing is out
+    uint64_t proposed_ = 0, proposed_ns_ = 0, since_ns_ = 0;  // 0: no proposal is out
     bool repair_ = false;
-    std::string wish_;  // id of the last that was looked at
+    std::string wish_;  // id of the last wish that was handled
     std::atomic<bool> over_ = false;
     std::atomic<uint64_t> turned_ns_ = steady_ns();
     std::thread thread_;

@@ -1,4 +1,4 @@
-// plan_record.cpp - writes JSON, and reads that of whoever could write to the registry.
+// plan_record.cpp - writes JSON, and reads JSON from anybody who can write to the registry.
 #include "core/node/plan_record.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// planned_prices.h - what a call takes by the cluster's file, not by what calls took: so that nodes
-// choose among holders as an emulated run of the same file does, call by call.
+// planned_prices.h - the prices of calls by the cluster's file, not by measured calls. With them
+// nodes choose among holders as an emulated run of the same file does, call by call.
 //
-// Links and servers as they are described, all of them idle. `moorage node --prices file` uses it
-// to hold real nodes against the emulator; serving is done at measured prices.
+// Links and servers are as described, all of them idle. `moorage node --prices file` uses it to
+// compare real nodes with the emulator. Serving uses measured prices.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace moorage::core {
 
-struct planned_price {  // of a server, from one home
+struct planned_price {  // for a server, from one home
     double there_row_ns = 0, there_ns = 0, back_row_ns = 0, back_ns = 0;
     double call_ns = 0, token_ns = 0;  // computing one token, and each further one
-    bool queues = false;               // one after another there, not side by side
+    bool queues = false;               // calls queue there, and do not run side by side
     bool returns_each = false;
 };
 
-// [servers] from server `home`; of a server with several devices, its first.
+// [servers] from server `home`. For a server with several devices, the price of its first.
 std::vector<planned_price> planned_prices(const scene &of, uint32_t home);
-// For `tokens` of one expert, as the emulator's call_prices.
+// The offer for `tokens` of one expert, as in the emulator's call_prices.
 remote_offer offer_at(const planned_price &price, uint32_t server, uint32_t tokens);
 
 }  // namespace moorage::core

@@ -14,7 +14,7 @@ real_cluster::real_cluster(const scene &of, const plan_record &in_force)
     changed_ = !plan_.coming.empty();
     plan_.coming.clear();
     present_.assign(of.cluster.servers, 1);
-    // A plan names servers; which of a server's devices has what is this side's to keep.
+    // A plan names servers. This side keeps track of which of a server's devices has which expert.
     std::vector<uint64_t> used(of.cluster.devices(), 0);
     const uint64_t bytes = of.demand.expert_bytes.front();
     for (size_t page = 0; page < devices_of_.size(); ++page)

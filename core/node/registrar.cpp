@@ -95,7 +95,7 @@ void registrar::turn() {
     const auto turned = of_.at->turn(wait_ns);
     if (!turned) {
         note_trouble(turned.failure().text);
-        take_plan();  // what can be read counts, even where nothing can be written
+        take_plan();  // readable entries count, even if nothing can be written
         asked_ = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(failed_pause_ms));
         return;

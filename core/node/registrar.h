@@ -1,8 +1,8 @@
-// registrar.h - keeps a node in touch with the registry, on a thread of its own: says that it is
-// there, brings newer plans to its board, tries to lead, and writes what the leader decides.
+// registrar.h - keeps a node in touch with the registry, on a thread of its own. Reports that the
+// node is there, brings newer plans to its board, tries to lead, and writes the leader's decisions.
 //
-// While the registry cannot be reached the node goes on with the plan that it has; view() says
-// since when, the log at the beginning and at the end.
+// While the registry cannot be reached, the node goes on with its plan. view() says since when. The
+// log says when that begins and ends.
 #pragma once
 
 #include <atomic>
@@ -21,13 +21,13 @@
 
 namespace moorage::core {
 
-// How the registry looks from here, for /status.
+// The state of the registry as this node sees it, for /status.
 struct registry_view {
-    std::string where, leader, trouble;  // trouble: why it is not to be had; empty: it is
-    std::string damaged;  // why the plan that is there does not count; empty: it does
+    std::string where, leader, trouble;  // trouble: why it cannot be reached; empty: it can
+    std::string damaged;                 // why the registry's plan does not count; empty: it does
     bool leads = false;
-    uint64_t epoch = 0;     // of the plan that is there
-    uint64_t heard_ns = 0;  // when it was last to be had, of the steady clock
+    uint64_t epoch = 0;     // epoch of the registry's plan
+    uint64_t heard_ns = 0;  // when it was last reached, by the steady clock
     std::vector<std::string> members;
 };
 
@@ -41,16 +41,16 @@ public:
     };
     struct snapshot {
         bool leads = false;
-        uint64_t version = 0;  // another one each time that something has changed
+        uint64_t version = 0;  // changes each time that something has changed
         registry_state state;
     };
-    // The leader's thread.
+    // For the leader's thread.
     snapshot look() const;
-    // Replaces one that was not written yet.
+    // Replaces a proposal that was not written yet.
     void propose(proposal what);
     void answer(std::string text);
 
-    // The registrar's.
+    // For the registrar.
     void show(bool leads, const registry_state &state);
     std::optional<proposal> take_proposal();
     std::optional<std::string> take_answer();
@@ -68,19 +68,19 @@ class registrar {
 public:
     struct parts {
         std::unique_ptr<cluster_registry> at;
-        node_plan plan;               // cluster and model, and who takes part
-        std::string name;             // of the member; empty: it follows and says nothing
+        node_plan plan;               // cluster and model, and the members
+        std::string name;             // name of the member; empty: it follows and reports nothing
         plan_board *board;            // borrowed
         leader_desk *desk = nullptr;  // borrowed; null: it does not try to lead
-        std::function<void()> wake;   // of the node's loop, when there is a newer plan
+        std::function<void()> wake;   // wakes the node's loop when there is a newer plan
     };
     explicit registrar(parts of);
     ~registrar();
     void begin();
-    // Until the registry has said what it knows, or was not to be had, for `wait_ns` at most.
+    // Waits until the registry has answered, or could not be reached; at most `wait_ns`.
     void wait_for_first(uint64_t wait_ns) const;
     registry_view view() const;
-    // When its thread last came round.
+    // Time of its thread's last round.
     uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
 
 private:
@@ -95,8 +95,8 @@ private:
     const uint64_t begun_ns_;
     std::string said_;
     uint64_t said_ns_ = 0, led_ns_ = 0, seen_epoch_ = 0;
-    std::string refused_;                        // plan that was not taken, told once
-    std::map<std::string, std::string> faults_;  // what it cannot do, and why
+    std::string refused_;                        // a plan that was not accepted, reported once
+    std::map<std::string, std::string> faults_;  // faults under way, and their reasons
     mutable std::mutex guard_;
     registry_view view_;
     std::atomic<bool> over_ = false, asked_ = false;

@@ -1,4 +1,4 @@
-// request_desk.cpp - checks what is asked, queues it, sends what is written.
+// request_desk.cpp - checks requests, queues them, sends the text that is written.
 #include "core/node/request_desk.h"
 
 #include <algorithm>

@@ -1,14 +1,14 @@
-// request_desk.h - requests that come to a home over the wire: taken, handed to its source,
-// answered as they are written.
+// request_desk.h - requests that come to a home over the wire. Takes them, hands them to the home's
+// source, and answers as text is written.
 //
 //   request_desk desk(node.connections(), {vocabulary, context});
 //   node.take_requests(&desk);
 //   options.more = [&](model_request &out) { return desk.next(out); };   // of the source
 //   ... a pass ...  desk.send();
 //
-// A request has the number in which it was taken, from 1 on, as long as the process lives; logs and
-// calls to other nodes name it so. Bounds: waiting_max requests and waiting_tokens_max of their ids
-// wait, beyond which whoever asks is told that the home is busy.
+// Requests are numbered from 1 in the order of their arrival, as long as the process lives. Logs
+// and calls to other nodes use this number. Bounds: at most waiting_max requests and
+// waiting_tokens_max of their ids wait. Further requests are told that the home is busy.
 #pragma once
 
 #include <atomic>
@@ -25,14 +25,14 @@ namespace moorage::core {
 
 struct desk_limits {
     uint32_t vocabulary = 0;
-    uint32_t context_max = 0;  // tokens of a prompt and what is written to it
+    uint32_t context_max = 0;  // tokens of a prompt and of the text written after it
 };
 
-// Counted since the beginning, but for the last two.
+// Counts since the start, except the last two.
 struct desk_figures {
     uint64_t taken = 0, ended = 0, refused = 0;
-    uint64_t cancelled = 0;  // nobody waits for the rest: told so, or the asker went
-    uint64_t failed = 0;     // the run that they were in broke off
+    uint64_t cancelled = 0;  // the rest is not wanted: the asker said so, or went
+    uint64_t failed = 0;     // requests whose run broke off
     uint64_t prompt_tokens = 0, written_tokens = 0;
     uint64_t waiting = 0, under_way = 0;
 };
@@ -43,30 +43,31 @@ public:
 
     // `through` is borrowed.
     request_desk(links &through, const desk_limits &limits) : links_(through), limits_(limits) {}
-    // Where requests that end are written to. Borrowed.
+    // The log for requests that end. Borrowed.
     void log_to(span_log *spans) { spans_ = spans; }
 
-    // A request.
+    // Takes a request.
     void arrived(link &from, const frame &of);
-    // A cancellation; of a request that is not here it does nothing.
+    // Takes a cancellation. For an unknown request it does nothing.
     void cancel(const link &from, uint64_t id);
     void gone(const link &which);
 
-    // The source's side, which counts requests from 0 on. The next one; false: none waits.
+    // For the source, which counts requests from 0 on. The next request. False: none waits.
     bool next(model_request &out);
     void wrote(uint64_t request, int32_t id);
     void ended(uint64_t request);
-    // Those under way that nobody waits for any more.
+    // Requests under way that nobody waits for any more.
     std::vector<uint64_t> take_given_up();
     // Sends what was written since the last call.
     void send();
-    // All that are under way end with this text; the source counts from 0 again.
+    // Ends all requests under way with this text. The source counts from 0 again.
     void fail(const std::string &text, refusal_reason why = refusal_reason::lacks);
-    // The home ends before they do: those that wait are told so, too.
+    // The home ends before its requests do. Waiting ones are told so, too.
     void end();
 
     bool idle() const { return waiting_.empty() && under_way_.empty(); }
-    // Says there which one is under way, for whoever has to say at what the process died. Borrowed.
+    // A place for the number of the request under way, so that others can report at which request
+    // the process died. Borrowed.
     void show_oldest(std::atomic<uint64_t> *place) { shown_ = place; }
     // The number of the oldest request under way. 0: none.
     uint64_t oldest() const { return under_way_.empty() ? 0 : under_way_.front().number; }
@@ -81,7 +82,7 @@ private:
         uint32_t asked_tokens = 0, written_tokens = 0;
         bool over = false, unwanted = false;
         model_request of;           // until it is handed out
-        std::vector<int32_t> news;  // written, not sent
+        std::vector<int32_t> news;  // written but not sent
     };
     void refuse(link &from, uint64_t id, refusal_reason why, const std::string &text);
     request *under_way(uint64_t of_source);

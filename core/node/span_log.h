@@ -1,6 +1,6 @@
-// span_log.h - what a node did when, by its own clock: requests of its home, calls to others, calls
-// of others. The latest spans_max are kept, in memory that is taken once; whoever asks at /spans
-// has them (cluster_timeline.h puts those of several nodes together).
+// span_log.h - times of a node's work, by its own clock: requests of its home, calls to others,
+// calls of others. Keeps the latest spans_max, in memory that is taken once. /spans returns them
+// (cluster_timeline.h combines those of several nodes).
 #pragma once
 
 #include <array>
@@ -13,9 +13,9 @@
 namespace moorage::core {
 
 enum class span_kind : uint8_t {
-    request,  // of this home: it came, was begun, ended
+    request,  // of this home: came, began, ended
     call,     // to `server`: sent, -, answered or given up
-    served    // of `server`: it came, was begun, computed
+    served    // for `server`: came, began, computed
 };
 constexpr std::array<const char *, 3> span_kind_names = {"request", "call", "served"};
 
@@ -27,10 +27,10 @@ struct node_span {
     span_kind kind = span_kind::request;
     span_end end = span_end::done;
     uint32_t server = no_server;
-    uint32_t layer = 0, experts = 0, rows = 0;  // of a request: -, tokens written, tokens asked
-    uint64_t request = 0;                       // by its home's number; 0: not said
-    uint64_t home = 0, id = 0;  // incarnation of whoever called, and its number of the call
-    uint64_t begun_ns = 0, started_ns = 0, ended_ns = 0;  // of the node's steady clock
+    uint32_t layer = 0, experts = 0, rows = 0;  // for a request: -, tokens written, tokens asked
+    uint64_t request = 0;                       // the home's number for it; 0: not known
+    uint64_t home = 0, id = 0;  // incarnation of the caller, and its number of the call
+    uint64_t begun_ns = 0, started_ns = 0, ended_ns = 0;  // by the node's steady clock
     bool operator==(const node_span &) const = default;
 };
 
@@ -38,7 +38,7 @@ class span_log {
 public:
     static constexpr size_t spans_max = size_t{1} << 15;
 
-    // From the node's loop.
+    // Called from the node's loop.
     void add(const node_span &one) {
         const std::lock_guard lock(guard_);
         if (spans_.size() < spans_max) {
@@ -49,7 +49,7 @@ public:
         }
         ++added_;
     }
-    // From any thread: the oldest first.
+    // From any thread. The oldest first.
     std::vector<node_span> latest() const {
         const std::lock_guard lock(guard_);
         std::vector<node_span> all;

@@ -1,11 +1,11 @@
-// watch.h - which nodes are alive, by heartbeats on a thread that never computes.
+// watch.h - finds out which nodes are alive, by heartbeats on a thread that never computes.
 //
 // It has a wire and connections of its own, so neither a long computation here nor a long message
-// there delays a beat. Each server with an address for it is pinged every `beat_ns`; whose
-// connection is lost, or who does not answer for `dead_after` beats, is dead until it answers
-// again. A server that was never reached is unknown, which nobody acts on: it may have no such
-// address. A process that is stopped is found so, too; one whose loop stands still is alive, and
-// found by the deadlines of its calls.
+// there delays a beat. It pings each server with an address for it every `beat_ns`. A server is
+// dead if its connection is lost, or if it does not answer for `dead_after` beats. It stays dead
+// until it answers again. A server that was never reached is unknown, and nobody acts on that: it
+// may have no such address. A stopped process is found this way, too. A process whose loop stands
+// still is alive; the deadlines of its calls find it.
 #pragma once
 
 #include <atomic>
@@ -28,12 +28,12 @@ class watch final : public link_events {
 public:
     static constexpr uint64_t beat_ns_usual = 400'000'000, dead_after = 3;
 
-    // Takes the wire. The plan's addresses are those of heartbeats; it and the rest are borrowed.
-    // `changed` is called on its thread when somebody has died.
+    // Takes the wire. The plan's addresses are those of heartbeats. The plan and the rest are
+    // borrowed. `changed` is called on this object's thread when a server has died.
     watch(std::unique_ptr<wire> over, const node_plan &plan, const node_identity &own,
           std::function<void()> changed, uint64_t beat_ns = beat_ns_usual);
     ~watch() override;
-    // Before begin().
+    // Call this before begin().
     result<std::string> listen(const std::string &address) { return links_.listen(address); }
     void begin();
 
@@ -43,10 +43,10 @@ public:
         return trips_ns_[server].load(std::memory_order_relaxed);
     }
 
-    // When its thread last came round.
+    // Time of its thread's last round.
     uint64_t turned_ns() const { return turned_ns_.load(std::memory_order_relaxed); }
 
-    // Why it cannot be asked; empty: it can, or nobody tried.
+    // Why it cannot be reached. Empty: it can, or nobody tried.
     std::string trouble(uint32_t server) const {
         const std::lock_guard lock(told_guard_);
         return troubles_[server];
@@ -58,7 +58,7 @@ public:
         return refused_[server] != 0;
     }
 
-    // How far its clock is ahead of this one's; error_ns 0: it is not known.
+    // How far its clock is ahead of this one's. error_ns 0: not known.
     clock_sample clock_of(uint32_t server) const {
         const std::lock_guard lock(told_guard_);
         return clocks_[server].best(steady_ns());
@@ -79,9 +79,9 @@ private:
     const std::function<void()> changed_;
     const uint64_t beat_ns_;
     std::vector<std::atomic<pulse>> pulses_;       // [servers]
-    std::vector<std::atomic<uint64_t>> trips_ns_;  // [servers] of the latest answer
-    std::vector<uint64_t> heard_ns_;               // [servers] when
-    mutable std::mutex told_guard_;                // of what other threads ask for
+    std::vector<std::atomic<uint64_t>> trips_ns_;  // [servers] round trip of the latest answer
+    std::vector<uint64_t> heard_ns_;               // [servers] time of the latest answer
+    mutable std::mutex told_guard_;                // guards what other threads read
     std::vector<clock_offset> clocks_;             // [servers]
     std::vector<std::string> troubles_;            // [servers]
     std::vector<uint8_t> refused_;                 // [servers]

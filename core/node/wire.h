@@ -1,5 +1,5 @@
-// wire.h - how messages cross between machines, as nodes use it: sdk/include/moorage/wire.h with
-// the plugin behind it, or a wire within one process in the tests.
+// wire.h - how messages cross between machines, as nodes use it. Behind it is a plugin
+// (sdk/include/moorage/wire.h), or a wire within one process in the tests.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace moorage::core {
 
-// Meanings, numbers and threads as in the specification; open already.
+// Meanings, numbers and threads are as in the specification. It is already open.
 class wire {
 public:
     virtual ~wire() = default;
-    // The address that is bound.
+    // Returns the address that is bound.
     virtual result<std::string> listen(const std::string &address) = 0;
-    // The number of a connection that has begun.
+    // Returns the number of the connection that has begun.
     virtual result<uint64_t> connect(int32_t channel, std::span<const std::string> addresses) = 0;
     virtual uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts,
                           uint64_t user) = 0;

@@ -12,12 +12,12 @@
 
 namespace moorage::core {
 
-// Whether calls are noted as those of a run's policies are, so that whoever looks knows who was at
-// work. There is one such note in a process (core/host/call.h): a wire that another thread drives
-// beside the run goes without.
+// Whether calls are noted as those of a run's policies are, so that a report of a death names the
+// code at work. A process has one such note (core/host/call.h). A wire that another thread drives
+// beside the run is not noted.
 enum class wire_calls : uint8_t { noted, beside };
 
-// The wire that [wire] names, open, with limits for the messages of the plan.
+// Opens the wire that [wire] names, with limits for the messages of the plan.
 result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry &policies,
                                         const node_plan &of, wire_calls calls);
 

@@ -23,15 +23,15 @@ inline constexpr uint32_t composition_needs =
 struct composition {
     const run_config &config;
     const policy_set &policies;  // active
-    uint32_t experts = 0;        // of a layer
+    uint32_t experts = 0;        // experts of a layer
     uint32_t buffer_slots = 0;
-    uint32_t servers = 0;  // that can be called
+    uint32_t servers = 0;  // servers that can be called
     bool split = false;    // slots hold less than whole experts
 };
 
-// An error where a policy lacks what it cannot work without; a text in `warnings` where something
-// set has no effect, or not the one it seems to have, and may be meant so. Each names the place.
-// [control]
+// An error if a policy lacks something that it cannot work without. A text in `warnings` if a
+// setting has no effect, or not the one that it seems to have, but may be intended. Each names the
+// place. [control]
 status check_composition(const composition &of, std::vector<std::string> &warnings);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// device_memory.h - the ledgers of a run's devices, made as its memory was planned.
+// device_memory.h - the ledgers of a run's devices, made from its memory plan.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ public:
     device_memory(uint32_t layers, uint32_t experts, bool per_layer, bool whole_layers,
                   const memory_plan &plan);
     const memories &all() const { return all_; }
-    // Loads come from there. [control]
+    // Loads come from `below`. [control]
     void lie_above(ledger &below);
 
 private:
     static memories together(const std::vector<std::unique_ptr<ledger>> &own,
                              std::vector<uint8_t> spread);
-    std::vector<std::unique_ptr<ledger>> own_;  // of each device; behind them, that of all
+    std::vector<std::unique_ptr<ledger>> own_;  // one for each device; the last one is for all
     memories all_;
 };
 

@@ -1,8 +1,8 @@
 // flow.h - a coroutine that waits for events: the pipeline's course, written from top to bottom.
 //
 // A flow runs until it waits (co_await waiting_room) and goes on when somebody resumes it. One flow
-// may await another; the outer one goes on when the inner one has ended. So many pipelines can
-// share one clock, each standing where it waits, without a thread each.
+// may await another. The outer one goes on when the inner one has ended. So many pipelines can
+// share one clock without a thread each.
 #pragma once
 
 #include <coroutine>
@@ -67,7 +67,7 @@ private:
     std::coroutine_handle<promise_type> handle_;
 };
 
-// Where a flow stands while it waits.
+// The place where a flow stands while it waits.
 class waiting_room {
 public:
     bool await_ready() const { return false; }

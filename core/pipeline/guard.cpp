@@ -94,7 +94,7 @@ bool guard::side(const trial &of, size_t phase) const {
     return as_it_stands ? stands : !stands;
 }
 
-// Prompts differ in length, so that only windows of decoding can be told to be hopeless.
+// Prompts differ in length, so only windows of decoding can count as hopeless.
 bool guard::window_full(size_t phase) const {
     const trial &of = trials_[phase];
     if (of.passes >= window(phase)) return true;
@@ -121,7 +121,7 @@ void guard::choose(size_t phase) {
 void guard::close_window(size_t phase) {
     trial &of = trials_[phase];
     const bool was_on = side(of, phase);
-    // One that was cut off early may have nothing to count but what it began with.
+    // A window that was cut off early may have only its uncounted beginning.
     const tally &taken = of.counted.tokens[phase] != 0 ? of.counted : of.all;
     assert(taken.tokens[phase] != 0 && "a pass has tokens");
     of.closed[was_on] = taken;

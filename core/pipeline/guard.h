@@ -1,15 +1,15 @@
-// guard.h - never worse: tries what prefetch, cache and substitution gain, and holds off what
-// loses.
+// guard.h - keeps a run from being slower than without its policies. Measures the gain of prefetch,
+// cache and substitution, and switches off what loses.
 //
-// An arm is one of the three in one phase. At most one arm of a phase is on trial: windows of
-// passes, with the arm as it stands and the other way round, in pairs (A B, B A, A B, ...), so that
-// what drifts weighs on both sides alike. The first quarter of a window is not counted, as caches
-// and predictions settle. Costs are times per token of the paired windows. The arm changes when the
-// other way was faster by more than a margin in the mean and in most pairs; one that changes the
-// model's choices has to win to stay. A decision stands for many trials' length, longer each time
-// it is confirmed, and is then tried again; sooner when what stands has come to cost more than the
-// other side did. All of it hangs on the times that the caller tells, so runs in virtual time
-// decide alike.
+// An arm is one of the three in one phase. At most one arm of a phase is on trial. A trial has
+// windows of passes, with the arm as it stands and switched, in pairs (A B, B A, A B, ...). So a
+// drift affects both sides equally. The first quarter of a window is not counted, because caches
+// and predictions settle. Costs are times per token of the paired windows. The arm changes if the
+// other side was faster by more than a margin, in the mean and in most pairs. An arm that changes
+// the model's choices has to win to stay. A decision stands for the length of many trials, longer
+// each time it is confirmed. Then it is tried again, or sooner if the chosen side has come to cost
+// more than the other side did. Everything depends on the times that the caller gives, so equal
+// runs in virtual time decide equally.
 //
 //   guard_.begin(pass.phase);                      // before a pass
 //   if (guard_.on(guard::prefetch)) ...            // during it
@@ -27,16 +27,16 @@
 namespace moorage::core {
 
 struct guard_rules {
-    bool active = false;         // without it all is on, but for what is held
+    bool active = false;         // without it everything is on, except what is held
     uint32_t window = 32;        // passes of a window of decoding; >= 4
-    double margin = 0.02;        // by which one side has to be faster
+    double margin = 0.02;        // by how much one side has to be faster
     bool unified = false;        // loads copy nothing
     bool prefill_keeps = false;  // [memory] prefill_displaces = false: no trial, off in prefill
 };
 
 class guard {
 public:
-    enum arm : uint8_t { cache, prefetch, substitution };  // in the order in which they are tried
+    enum arm : uint8_t { cache, prefetch, substitution };  // in the order of their trials
     static constexpr size_t arms = 3, phases = 2;
 
     // pairs_usual: pairs of a trial, each of two windows. There are as many again if mean and pairs
@@ -45,10 +45,9 @@ public:
     static constexpr uint32_t pairs_usual = 4, stands_trials = 20, stands_longer_max = 8;
     // Passes of a window of prefill, which has many tokens.
     static constexpr uint32_t prefill_window = 2;
-    // After two pairs that agree, a trial ends early when one side takes so many times the other.
+    // After two pairs that agree, a trial ends early if one side takes so many times the other.
     static constexpr double plain_ratio = 1.25;
-    // A window ends early when it has taken so many times what the other side takes for a whole
-    // one.
+    // A window ends early if it has taken so many times the other side's time for a whole window.
     static constexpr double hopeless_ratio = 3;
 
     // `there`: whether the run has the arm at all.
@@ -57,7 +56,7 @@ public:
     // A pass of the phase begins. [step]
     void begin(int32_t phase);
     bool on(arm which) const { return on_[which]; }
-    // The arm does something in the pass under way: from now on it is worth a trial. [step]
+    // The arm does something in the pass under way. So it is worth a trial from now on. [step]
     void matters(arm which) { of_[phase_][which].matters = true; }
     // The pass of `tokens` tokens took `ns`. [step]
     void end(uint64_t tokens, uint64_t ns);
@@ -76,10 +75,11 @@ private:
         }
     };
     struct state {
-        bool there = false, held = false;  // held: stands as it is, without a trial
+        bool there = false, held = false;  // held: stays as it is, without a trial
         bool stands = true, matters = false;
         uint64_t due = 0;     // pass of the phase from which on it may be tried
-        uint64_t early = 0;   // likewise, when what stands has come to cost more than the other did
+        uint64_t early = 0;   // the same, if the chosen side has come to cost more than the other
+                              // did
         uint32_t longer = 1;  // times the usual standing
         double on_ns = 0, off_ns = 0;
         uint64_t since_token = 0, trials = 0, changes = 0, off_tokens = 0;
@@ -89,14 +89,15 @@ private:
         arm of = cache;
         uint32_t windows = 0;              // closed
         uint32_t passes = 0;               // of the window under way
-        tally counted, all;                // of the window under way; all: what is not counted, too
+        tally counted, all;                // of the window under way; all: with the part that is
+                                           // not counted
         std::array<tally, 2> closed;       // of the pair, [off, on]
         std::array<double, 2> usual_ns{};  // last closed window, per pass; 0: none yet
         // Sums over the pairs, [off, on].
         std::array<double, 2> cost{};
         std::array<uint32_t, 2> slower{};
         double tokens = 0;
-        uint64_t others = 0;  // changes of the run when it began
+        uint64_t others = 0;  // changes of the run when the trial began
     };
 
     uint32_t window(size_t phase) const { return phase == 0 ? prefill_window : rules_.window; }
@@ -110,7 +111,7 @@ private:
     void doubt(size_t phase, uint64_t tokens, uint64_t ns);
     void close_window(size_t phase);
     void close_pair(trial &of);
-    // Side `one`, beyond the margin and in most pairs.
+    // Whether side `one` is slower beyond the margin and in most pairs.
     bool clearly_slower(const trial &of, size_t one) const;
     bool decided(const trial &of) const;
     void decide(size_t phase);
@@ -119,7 +120,7 @@ private:
     std::array<std::array<state, arms>, phases> of_{};
     std::array<trial, phases> trials_{};
     std::array<uint64_t, phases> passes_{};
-    // Passes without a trial since one ended or they were last looked at.
+    // Passes without a trial, since the last trial ended or they were last checked.
     struct standing {
         uint64_t passes = 0, tokens = 0, ns = 0;
     };

@@ -39,14 +39,15 @@ public:
     }
     uint64_t left_bytes() const;
     // Starts loads of pages of one layer that are neither cached nor under way, as far as there is
-    // room for them; those that start are marked in `started`. False: the run has to end.
-    // Requires: `purpose` is owner::behind or owner::slot_prefetch. [step]
+    // room. Marks the started ones in `started`. False: the run has to end. Requires: `purpose` is
+    // owner::behind or owner::slot_prefetch. [step]
     bool start(owner purpose, std::span<const uint32_t> pages, std::vector<uint8_t> &started);
-    // Some prefetched expert has arrived, and no step has asked for it.
+    // Whether some prefetched expert has arrived that no step has asked for.
     bool has_unasked() const { return unasked_count_ != 0; }
     // A step asks for the page. [step]
     void asked(uint32_t page);
-    // A step wants the page: its transfer becomes demand and the caller's. MOORAGE_NONE: none.
+    // A step wants the page. Its transfer becomes demand and the caller's. MOORAGE_NONE: there is
+    // none.
     uint32_t take(uint32_t page);
     // A transfer of these ended.
     void arrived(uint32_t transfer);
@@ -55,9 +56,9 @@ public:
     void release(std::span<const uint32_t> pages) {
         for (const uint32_t page : pages) release(page);
     }
-    // Ends all loads; their pages keep their places and are to be evicted. [control]
+    // Ends all loads. Their pages keep their places and are to be evicted. [control]
     void cancel();
-    // The run is over: what nobody has asked for until now was wasted. [control]
+    // The run is over. Prefetches that nobody has asked for count as wasted. [control]
     void drop_unasked();
 
     uint64_t loads() const { return loads_; }  // arrived, or taken over by a step

@@ -1,4 +1,5 @@
-// machine.h - the executor of a run, with what it computes on: one place that knows them all.
+// machine.h - the executor of a run, with the parts on which it computes. The one place that knows
+// all executors.
 #pragma once
 
 #include <memory>
@@ -21,9 +22,9 @@ struct machine_request {
     const model *of;  // null: a trace on the emulator, nothing is computed
     const model *small;  // the experts' second version; null: there is none, or nothing is computed
     const cost_model *costs;
-    std::span<const cost_model> more_costs;  // of devices beyond the first
+    std::span<const cost_model> more_costs;  // for devices beyond the first
     device_places places;
-    const arena *host_places;  // of host memory, where it does not hold everything; null: it does
+    const arena *host_places;  // for host memory that does not hold everything; otherwise null
     cpu_model_limits limits;
     uint32_t transfers_max, threads;
     bool in_place;   // experts are computed where the model has them
@@ -31,17 +32,18 @@ struct machine_request {
     span_sink *sink;
 };
 
-// Members are in the order of their construction: later ones borrow earlier.
+// Members are in the order of construction: later ones borrow from earlier ones.
 struct machine {
     std::unique_ptr<thread_pool> pool;
     std::unique_ptr<cpu_model> compute;
     std::unique_ptr<executor> time;  // the emulator's
     std::unique_ptr<executor> where;
-    std::string device;                     // what a real executor found; empty: nothing to say
+    std::string device;                     // the device that a real executor found; empty: nothing
+                                            // to report
     const pass_results *results = nullptr;  // null: nothing is computed
 };
 
-// All of the request is borrowed and outlives the machine.
+// Everything in the request is borrowed and outlives the machine.
 result<machine> make_machine(const machine_request &request);
 
 }  // namespace moorage::core

@@ -27,7 +27,7 @@ private:
     result<uint64_t> wanted_experts(uint64_t all) const;
     result<uint64_t> counted_slots(uint64_t all) const;
     result<uint64_t> counted_on_host(uint64_t all) const;
-    // Experts as counted, else so large a share of all, else as many as so many bytes hold.
+    // The number of experts; or a share of all; or as many as fit into so many bytes.
     result<uint64_t> counted(std::string_view key, uint64_t all, std::optional<uint32_t> experts,
                              double share, std::optional<uint64_t> bytes) const;
     status plan_host(uint64_t all);
@@ -135,7 +135,7 @@ result<uint64_t> planner::wanted_experts(uint64_t all) const {
                human_bytes(static_cast<double>(device(0).reserved_bytes + beside_bytes(0))))};
 }
 
-// The first device holds what is no routed expert.
+// The first device holds everything but routed experts.
 uint64_t planner::beside_bytes(size_t device) const {
     const model_shape &shape = costs_.shape();
     return (device == 0 ? shape.non_expert_bytes : 0) +

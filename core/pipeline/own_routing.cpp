@@ -9,8 +9,8 @@ namespace moorage::core {
 
 namespace {
 
-// Batch and prefill stay, since they decide what is summed together; strategies that lose nothing
-// do not, and the defaults cost least.
+// Batch and prefill stay, because they decide what is summed together. Lossless policies do not
+// stay: the defaults cost least.
 run_config plain_of(const run_config &config) {
     const run_config defaults;
     run_config plain = config;

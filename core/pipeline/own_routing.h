@@ -1,5 +1,5 @@
-// own_routing.h - what a lossy router costs in quality: the same tokens scored once more with the
-// model's own routing.
+// own_routing.h - the cost of a lossy router in quality. The same tokens are scored once more with
+// the model's own routing.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace moorage::core {
 
-// Fills in report.text.own_nll: of the configuration's text, counted once for all runs of it, or of
-// what the lossy run wrote (`written`). Nothing for a trace, nor for what was not scored at all (a
-// text written on a real executor). A second run that fails is a warning of the report. Requires:
-// the report is that of a lossy router.
-// The text's own likelihood is left to options.later where that is given.
+// Fills in report.text.own_nll: for the configuration's text, counted once for all runs of it, or
+// for the text that the lossy run wrote (`written`). Does nothing for a trace, or for a text that
+// was not scored (written on a real executor). A second run that fails is a warning of the report.
+// Requires: the report is that of a lossy router. If options.later is set, the text's own
+// likelihood is left to it.
 void add_own_routing(const run_config &config, run_resources &shared, const run_options &options,
                      const std::vector<model_request> &written, run_report &report);
 
-// The two halves of it for a text that was given. Runs with equal keys have the same own routing.
+// The two halves of it for a given text. Runs with equal keys have the same own routing.
 std::string own_routing_key(const run_config &config);
 result<text_report> own_routing_of(const run_config &config, run_resources &shared,
                                    const run_options &options);

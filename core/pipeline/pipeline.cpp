@@ -90,8 +90,8 @@ pipeline::stand pipeline::go_on() {
     return stands_.where;
 }
 
-// The whole run. It stands at co_await stands_.event, with stands_.where saying why, and looks
-// again at what it waits for whenever it is resumed.
+// The whole run. It stops at co_await stands_.event, and stands_.where says why. Whenever it is
+// resumed, it checks again what it waits for.
 flow pipeline::course() {
     executor_.begin_run();
     const auto layers = static_cast<uint32_t>(account_.layers.size());
@@ -162,7 +162,7 @@ void pipeline::observe() {
         one->call(entry_point::observe, one->observer->observe, step_.lent());
 }
 
-// A transfer has ended: what it brought is there, and its owner is told.
+// A transfer has ended: its content is there, and its owner is told.
 void pipeline::land(uint32_t transfer) {
     const transfer_record &record = transport_.record(transfer);
     if (record.link == link_disk) return work_.page_read(record.page);

@@ -1,8 +1,9 @@
-// pipeline.h - one run, step by step: source through report, over any executor.
+// pipeline.h - one run, step by step: from source to report, over any executor.
 //
-// Read pipeline.cpp from course() down: a run, then one layer step top to bottom, a stage a line.
-// The course is a flow (flow.h): next_pass() drives it over the run's own executor; in a cluster
-// the emulator of the whole resumes many of them, each when something of its own has completed.
+// Read pipeline.cpp from course() down: a run, then one layer step from top to bottom, one stage a
+// line. The course is a flow (flow.h). next_pass() drives it over the run's own executor. In a
+// cluster the emulator of the whole cluster resumes many of them, each when an event of its own has
+// completed.
 #pragma once
 
 #include <cstdint>
@@ -38,10 +39,10 @@ namespace moorage::core {
 class policy_clock;
 class timeline_sink;
 
-// The policies of the stages; one instance may stand in several places. All active.
+// The policies of the stages. One instance may serve several stages. All are active.
 struct stages {
     instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
-    instance *host_cache = nullptr;  // where host memory does not hold everything
+    instance *host_cache = nullptr;  // if host memory does not hold everything
     // The policies of each device beyond the first.
     std::vector<instance *> more_caches = {}, more_budgets = {};
 };
@@ -52,8 +53,8 @@ public:
         source *from;
         executor *where;
         cost_model *costs;                            // a real executor's times correct it ...
-        std::span<const cost_model> more_costs = {};  // of devices beyond the first
-        moorage_costs *shown;                         // what policies see of it
+        std::span<const cost_model> more_costs = {};  // for devices beyond the first
+        moorage_costs *shown;                         // the costs as policies see them
         memories truth;
         ledger *host = nullptr;  // of host memory, with policies.host_cache
         fault_log *faults;
@@ -61,10 +62,10 @@ public:
         std::vector<uint32_t> slots;  // whole experts that fit on each device
         uint32_t buffer_slots, transfers_max, needs;
         bool hidden = false;  // policies look at hidden states
-        // Splits that a budget chooses are multiples of it; 0: it chooses none.
+        // Splits that a budget chooses are multiples of it. 0: the budget chooses none.
         uint32_t part_rows = 0;
-        // Loads read from disk: what has no slot passes through, and is computed by the device,
-        // too.
+        // Loads read from disk. An expert without a slot passes through, and the device computes
+        // it, too.
         bool from_disk = false;
         bool per_layer = false;
         step_watcher *watcher = nullptr;  // may be null
@@ -78,52 +79,53 @@ public:
     explicit pipeline(const parts &of);
     pipeline(const pipeline &) = delete;
 
-    // Takes the next pass through all layers. False at the end of the source, or when a fault ended
-    // the run (fault_log::fatal() says why). [step]
+    // Takes the next pass through all layers. False: the source has ended, or a fault ended the run
+    // (fault_log::fatal() says why). [step]
     bool next_pass();
 
-    // Where the course stands.
+    // The state of the course.
     enum class stand : uint8_t {
         waiting,  // for a completion
         idle,     // the source has no pass yet (source::wakes_ns())
         passed,   // a pass has ended
         ended     // for good
     };
-    // In place of next_pass(), where somebody else keeps the clock: goes on until the course stands
-    // again. Requires: what it waited for has happened, or may have; it looks for itself.
+    // Replaces next_pass() if somebody else keeps the clock. Goes on until the course stops again.
+    // Requires: the awaited event has happened, or may have; this function checks.
     stand go_on();
-    // Takes in a completion of this run's executor, or of a call to others. go_on() comes after.
+    // Takes a completion of this run's executor, or of a call to others. Call go_on() afterwards.
     void handle(const completion &done);
     // Computes an expert for another home. It completes on the executor (gpu_expert) with the
     // work's tag. Do not give this completion to handle(). An expert that is not resident is loaded
     // for this work alone. False: the transport has no room for that now.
     bool serve(expert_work work);
-    // For whoever decides in place of the cache policy what is resident: a page comes or goes.
-    // keep() requires that it is absent and that a slot is free; forget() does nothing and says no
-    // while the page is in use.
+    // For a caller that decides in place of the cache policy what is resident: a page comes or
+    // goes. keep() requires that the page is absent and a slot is free. forget() does nothing and
+    // returns false while the page is in use.
     void keep(uint32_t page);
     bool forget(uint32_t page);
-    // Accounts what is left in the buffer and fills in all figures but those of the configuration.
+    // Accounts the content of the buffer and fills in all figures but those of the configuration.
     void finish(run_report &report);
 
     uint64_t tokens_done() const { return account_.tokens; }
-    // From the routing of a layer until the last output of its experts, summed over the tokens.
+    // Time from the routing of a layer until the last output of its experts, summed over the
+    // tokens.
     uint64_t experts_ns() const { return account_.experts_ns; }
     const guard &guarding() const { return guard_; }
-    // Loads for which the cache had room and its policy wanted none of it.
+    // Loads for which the cache had room but which its policy refused.
     uint64_t refused() const { return cache_.refused(); }
-    // The prefetch policy asks for predictions that the executor does not make.
+    // Whether the prefetch policy asks for predictions that the executor does not make.
     bool lacks_predictions() const { return prefetch_.from_resident() && !executor_.predicts(); }
 
-    // Bound on the live transfers of a run with these sizes: each expert of a step and of the
-    // buffer in two segments, and as many again that were cut off and still end.
+    // Bound on the live transfers of a run with these sizes. Each expert of a step and of the
+    // buffer has two segments. As many again may have been cut off and still have to end.
     // `from_disk`: each may need a read, too.
     static uint32_t transfers_for(uint32_t experts, uint32_t buffer_slots, bool from_disk) {
         const uint32_t loads = 4 * (experts + buffer_slots) + 2 * load_behind::loads_max + 16;
         return from_disk ? 2 * loads + host_store::ahead_max : loads;
     }
-    // Slots of either kind beside cache and buffer, for experts that a step needs and the cache has
-    // no room for: one loads while another computes.
+    // Slots of either kind beside cache and buffer. They serve experts of a step for which the
+    // cache has no room: one loads while another computes.
     static constexpr uint32_t staging_slots = 2;
 
 private:
@@ -188,12 +190,12 @@ private:
         bool awaited = false;  // the event waited for has come
         event_kind awaiting = event_kind::gate;
     } stands_;
-    struct {  // content of the caches, before a step has asked for any
+    struct {  // loading the first content of the caches, before any step
         bool there = false;
-        uint32_t under_way = 0;  // transfers of it
+        uint32_t under_way = 0;  // transfers for it
         std::vector<uint32_t> pages;
     } first_;
-    struct {  // the step, the pass; and what had been counted by then
+    struct {  // the step, the pass; and the counts at that time
         uint64_t step_ns = 0, pass_ns = 0, prefetched_bytes = 0, substituted = 0;
     } before_;
 };

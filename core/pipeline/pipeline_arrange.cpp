@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-// Between passes: what the budget changes, and the content of caches that have none yet.
+// Between passes: changes by the budget, and the content of caches that have none yet.
 flow pipeline::arrange() {
     bool empty = !first_.there;
     if (account_.tokens >= budget_.due()) {
@@ -71,7 +71,7 @@ flow pipeline::fill_host() {
     while (host_->filling() != 0 && running()) co_await stands_.event;
 }
 
-// As the cache policy wishes; what it leaves free waits for demand.
+// Fills as the cache policy wishes. The slots that it leaves free wait for demand.
 flow pipeline::fill() {
     if (!work_.loads()) co_return;
     first_.pages.clear();

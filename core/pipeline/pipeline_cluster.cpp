@@ -1,4 +1,4 @@
-// pipeline_cluster.cpp - one home among others: what it calls them for, what it computes for them.
+// pipeline_cluster.cpp - one home among others: its calls to them, and its work for them.
 #include <algorithm>
 
 #include "core/pipeline/pipeline.h"

@@ -1,4 +1,5 @@
-// pipeline_learn.cpp - what a run learns of itself: true costs, and what it can do without.
+// pipeline_learn.cpp - the facts that a run learns about itself: true costs, and policies that it
+// can do without.
 #include <algorithm>
 
 #include "core/pipeline/pipeline.h"
@@ -6,7 +7,7 @@
 
 namespace moorage::core {
 
-// On a real executor: what was timed corrects what policies are told things cost.
+// On a real executor: measured times correct the costs that policies are told.
 void pipeline::learn(const completion &done) {
     switch (done.kind) {
         case event_kind::gate:
@@ -38,7 +39,7 @@ void pipeline::learn(const completion &done) {
         case event_kind::hidden_states:
             return;
         case event_kind::head:
-            // Once a pass is often enough for those who look.
+            // Once a pass is often enough for the readers.
             costs_.refresh(shown_);
             dispatch_.price();
             return;

@@ -1,5 +1,6 @@
-// policy_set.h - the policies of a run's stages: found by name, checked against what the run can
-// give them, made, and activated. A policy that several stages name is one instance for all.
+// policy_set.h - the policies of a run's stages. They are found by name, checked against what the
+// run can give them, created and activated. If several stages name a policy, they share one
+// instance.
 #pragma once
 
 #include <array>
@@ -54,21 +55,21 @@ public:
         environment where;        // without the future
         // For the policy of [cache.host]. null: there is no such cache.
         const moorage_residency *host = nullptr;
-        // Several devices: what the cache and budget policies of each see. Empty: `where`.
+        // With several devices: what the cache and budget policies of each see. Empty: `where`.
         std::vector<environment> devices = {};
-        // Makes the future view; called where a policy needs it and the source offers it.
+        // Makes the future view. Called if a policy needs it and the source offers it.
         std::function<future_view *()> future = {};
     };
     // Errors name the stage's place in the file.
     status make(const request &of);
-    // `slots`: of each device, where there are several.
+    // `slots`: of each device, if there are several.
     status activate(const moorage_limits &limits, std::span<const uint32_t> slots = {});
 
     const stages &all() const { return stages_; }
     // Kind and policy, in the order of a step.
     std::array<std::pair<std::string_view, instance *>, 6> each() const;
     uint32_t needs() const { return needs_; }
-    bool hidden() const;  // some look at hidden states
+    bool hidden() const;  // whether some look at hidden states
     bool lossy() const {
         return (stages_.router->from().descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
     }
@@ -79,10 +80,11 @@ public:
     // fault. faults == nullptr: it is an error.
     status state_facts(std::map<std::string, std::vector<fact>> &out,
                        fault_log *faults = nullptr) const;
-    // From now on calls are timed, if they are to be: always in real time; in virtual time, where
-    // it makes equal runs write unequal bytes, as the configuration says. Null: they are not.
+    // From now on calls are timed, if they are to be. In real time they always are. In virtual time
+    // only if the configuration says so, because equal runs then write unequal bytes. null: they
+    // are not timed.
     policy_clock *time_calls(const run_config &config, bool virtual_time);
-    // Both, of a run that has ended.
+    // Both, for a run that has ended.
     status tell(run_report &of, fault_log &faults) const {
         clock_.report(of.policy_times);
         const status told = state_facts(of.facts, &faults);
@@ -104,10 +106,11 @@ private:
     status make_host(const request &of);
 
     uint32_t needs_ = 0;
-    uint32_t device_ = MOORAGE_NONE;  // for which instances are being made
-    policy_clock clock_;              // before the instances, whose last calls are timed, too
+    uint32_t device_ = MOORAGE_NONE;  // the device for which instances are being made
+    policy_clock clock_;              // before the instances, because their last calls are timed,
+                                      // too
     std::vector<std::unique_ptr<instance>> instances_;
-    std::vector<uint32_t> devices_;  // [instances] that each is of; MOORAGE_NONE: of all
+    std::vector<uint32_t> devices_;  // [instances] the device of each; MOORAGE_NONE: all
     stages stages_{};
 };
 

@@ -1,4 +1,4 @@
-// prepare.h - what runs have in common, opened before they are forked off.
+// prepare.h - opens what several runs have in common, before they are forked off.
 #pragma once
 
 #include "core/pipeline/run.h"

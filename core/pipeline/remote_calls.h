@@ -1,4 +1,5 @@
-// remote_calls.h - what a step has computed by other devices of its cluster: one call to each.
+// remote_calls.h - the experts of a step that other devices of the cluster compute: one call to
+// each.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +14,18 @@ namespace moorage::core {
 
 class remote_calls {
 public:
-    // `others` is borrowed; null: there are none, and nothing may be added.
+    // `others` is borrowed. null: there are none, and nothing may be added.
     remote_calls(peers *others, uint32_t items_max);
 
     peers *others() const { return others_; }
     void clear() { waiting_.clear(); }
     void add(uint32_t item) { waiting_.push_back(item); }
     bool empty() const { return waiting_.empty(); }
-    // Calls every server of the added items, in the order in which the policy first named it; each
-    // item has one computation more under way. Returns how many began. [step]
+    // Calls every server of the added items, in the order in which the policy first named it. Each
+    // item has one computation more under way. Returns how many calls began. [step]
     uint32_t start(const layer_step &step, std::vector<step_item> &items);
-    // An item that was computed by another device: remote, unless the home's own server has it, in
-    // whose fast memory it was found like one of the home's device.
+    // Counts an item that another device computed. It is remote, unless the home's own server has
+    // it: then it was found in that server's fast memory like an expert of the home's device.
     void count(const step_item &item, expert_counts &counts) const;
 
 private:

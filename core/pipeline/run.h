@@ -47,15 +47,15 @@ public:
 
     result<const trace *> open(const std::filesystem::path &path);
     result<const opened_model *> open_model(const std::filesystem::path &directory);
-    // A model made elsewhere, under the name of a directory that open_model() then answers with.
+    // Keeps a model made elsewhere, under the name of a directory. open_model() then returns it.
     // Requires: nothing was opened by that name.
     void keep(const std::filesystem::path &name, std::unique_ptr<model> made);
-    // Random weights of a published shape; one at a time, as they are large.
+    // Random weights of a published shape. One at a time, because they are large.
     result<const model *> random(const std::string &shape, const std::filesystem::path &base,
                                  uint32_t distinct_experts);
     // The future of the first `tokens` of an opened trace (0: all). Built at the first call.
     const future &coming(const trace &of, uint64_t tokens);
-    // Misses of the offline optimum over an opened trace, one token at a time; counted at the first
+    // Misses of the offline optimum over an opened trace, one token at a time. Counted at the first
     // call.
     uint64_t optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer);
 
@@ -64,7 +64,7 @@ public:
                                            const std::function<result<text_report>()> &make);
 
 private:
-    // Values by key, each made once, by the first thread that asks; the others wait for it.
+    // Values by key. Each is made once, by the first thread that asks; other threads wait for it.
     template <class Key, class Value>
     struct kept {
         struct entry {
@@ -104,25 +104,26 @@ struct shared_figures {
 };
 
 struct run_options {
-    span_sink *sink = nullptr;      // sees what emulated devices do; null: `rows` does
-    timeline_sink *rows = nullptr;  // of a timeline; may be null
-    timeline *events = nullptr;     // of a cluster; may be null
+    span_sink *sink = nullptr;      // sees the work of emulated devices; null: `rows` does
+    timeline_sink *rows = nullptr;  // for a timeline; may be null
+    timeline *events = nullptr;     // for a cluster; may be null
     std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
     bool optimum = true;                                 // count the offline optimum's misses too
-    std::function<void(uint64_t request, int32_t id)> on_token = {};  // of a model, as it writes
-    shared_figures *later = nullptr;  // not null: these are not counted, but noted there
-    std::function<bool()> stop = {};  // asked after every pass: nobody wants the rest
+    std::function<void(uint64_t request, int32_t id)> on_token = {};  // from a model, as it writes
+    shared_figures *later = nullptr;  // not null: these figures are not counted, but noted there
+    std::function<bool()> stop = {};  // asked after every pass; true: the rest is not wanted
     step_watcher *watcher = nullptr;  // sees every layer step; predictions are computed for it
-    uint32_t threads = 0;             // of the CPU's arithmetic, where the configuration says none
+    uint32_t threads = 0;             // threads of the CPU's arithmetic, if the configuration gives
+                                      // none
     // For a lossy router: score the text once more with the model's own routing (own_routing.h).
     bool own_routing = true;
-    const std::vector<model_request> *requests = nullptr;  // in place of the prompts and the text
+    const std::vector<model_request> *requests = nullptr;  // replaces the prompts and the text
 };
 
-// The report, if it can be believed: no file changed under the run, every figure is finite.
+// The report, if it can be trusted: no file changed during the run, every figure is finite.
 result<run_report> believed(const run_config &config, result<run_report> report);
 
-// Runs a configuration. Requires: shared.scan(config.plugin_paths) went well.
+// Runs a configuration. Requires: shared.scan(config.plugin_paths) succeeded.
 result<run_report> run(const run_config &config, run_resources &shared, const run_options &options);
 
 }  // namespace moorage::core

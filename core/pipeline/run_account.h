@@ -1,6 +1,7 @@
-// run_account.h - what a run counts and how long it takes, until it becomes a report.
+// run_account.h - the counts and times of a run, until they become a report.
 //
-// Counts are written where things happen, so they are plain members; what has a rule is a function.
+// Counts are written where things happen, so they are plain members. Only counts with a rule have a
+// function.
 #pragma once
 
 #include <array>
@@ -30,9 +31,9 @@ public:
     std::vector<layer_report> layers;
     std::vector<device_report> devices;  // empty: there is one
     arrangement_report arrangement;
-    std::chrono::nanoseconds decisions{0};  // of host time
+    std::chrono::nanoseconds decisions{0};  // host time
 
-    // Does work that decides; on a real machine its time counts (time_ms::policy).
+    // Does work that decides. On a real machine its time counts (time_ms::policy).
     template <class Work>
     bool timed(Work &&work) {
         if (virtual_time) return work();
@@ -41,13 +42,14 @@ public:
         decisions += std::chrono::steady_clock::now() - begin;
         return done;
     }
-    // The first content is there: from now on time counts.
+    // The first content is there. From now on time counts.
     void begin(executor &of);
-    // From now on time passes for this layer; beyond the last, for heads and between passes.
+    // From now on time is charged to this layer. The layer beyond the last stands for heads and for
+    // the time between passes.
     void charge(executor &of, size_t layer, uint32_t phase) {
         of.charge(causes_[layer][phase == MOORAGE_DECODE]);
     }
-    // From now on no request is there: what is waited for, nobody waits for.
+    // From now on no request is there, so nobody waits.
     void charge_idle(executor &of) { of.charge(idle_); }
     // The time of all layers and of the time between them, so far. Requires: charge() was called
     // just now.
@@ -61,12 +63,12 @@ public:
         const uint64_t stall_ns = of.stall_ns();
         stall_of_layer_ns_[layer] += stall_ns - std::exchange(stall_ns_, stall_ns);
     }
-    // Requests that begin with the pass wait from when they came, or from now on.
+    // Requests that begin with the pass wait from their arrival, or from now on.
     void pass_begins(const pass &of, uint64_t now_ns);
     void pass_ended(const pass &of, uint64_t now_ns);
 
-    // Fills in what has been counted. Requires: charge() was called since the last event, and
-    // nothing is in the buffer or loads behind.
+    // Fills in the counts. Requires: charge() was called since the last event, and nothing is in
+    // the buffer or loads behind.
     void report(const executor &of, const memories &truth, const transport_stage &transport,
                 bool per_layer, run_report &into);
 
@@ -76,7 +78,7 @@ private:
 
     std::vector<uint64_t> stall_of_layer_ns_;
     uint64_t stall_ns_ = 0;  // of the executor when the last step ended
-    uint64_t begun_ns_ = 0;  // when the first content was there, and what was busy until then
+    uint64_t begun_ns_ = 0;  // time of the first content, and what was busy until then
     busy_ns begun_busy_;
     std::vector<busy_ns> begun_busy_of_;              // [devices]
     std::vector<std::array<time_causes, 2>> causes_;  // as in run_report

@@ -1,4 +1,4 @@
-// run_hardware.h - the hardware of a run and what things cost on it, device by device.
+// run_hardware.h - the hardware of a run and its costs, device by device.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace moorage::core {
 
 class run_hardware {
 public:
-    // As configured; a processor's memory may be loaded from disk.
+    // Loads the profiles as configured. A processor's memory may be loaded from disk.
     status load(const run_config &config);
-    // `context`: tokens that one looks back on in the mean.
+    // `context`: tokens that a token looks back on, in the mean.
     void price(const model_shape &shape, uint64_t context);
 
     const std::vector<hardware_profile> &profiles() const { return profiles_; }

@@ -1,4 +1,4 @@
-// run_resources.cpp - what runs share: policies, traces, models, and what was counted over traces.
+// run_resources.cpp - resources that runs share: policies, traces, models, and counts over traces.
 #include <algorithm>
 #include <filesystem>
 
@@ -56,8 +56,8 @@ result<const model *> run_resources::random(const std::string &shape,
                                             uint32_t distinct_experts) {
     const std::lock_guard lock(mutex_);
     const std::pair<std::string, uint32_t> key{shape, distinct_experts};
-    // Runs side by side get the same weights, though each leaves less memory for the next to plan
-    // with. One distinct expert is what a GPU asks for, whatever there is.
+    // Runs side by side get the same weights, though each leaves less memory for the next one's
+    // plan. A GPU always asks for one distinct expert.
     const bool alike =
         random_key_.first == shape && (random_key_.second == 1) == (distinct_experts == 1);
     if (random_ && alike) return random_.get();

@@ -1,4 +1,4 @@
-// step_work.cpp - looks up, makes room, queues; takes in what has ended.
+// step_work.cpp - looks up experts, makes room, queues work, and handles what has ended.
 #include "core/pipeline/step_work.h"
 
 #include <algorithm>
@@ -191,8 +191,8 @@ void step_work::give_up_prefetch(step_item &item) {
     }
 }
 
-// A processor whose experts are on disk has no second place to compute them from: what the dispatch
-// policy leaves to the CPU is read, too, but passes through.
+// A processor whose experts are on disk has no second place from which to compute them. Experts
+// that the dispatch policy leaves to the CPU are read, too, but pass through.
 void step_work::compute_all_here() {
     for (step_item &item : items_) {
         if (item.site != site_cpu) continue;
@@ -353,8 +353,8 @@ void step_work::queue_missing(bool splits) {
     }
 }
 
-// From what the first GPU has by then: shared experts, and those that are resident there as a
-// whole.
+// Predicts from what the first GPU has by then: shared experts, and experts that are resident there
+// as a whole.
 void step_work::predict() {
     predict_from_.clear();
     for (const step_item &item : items_)
@@ -451,8 +451,8 @@ void step_work::send_hidden_states() {
     }
 }
 
-// Nothing under way frees room for what still waits only when prefetched segments took it all: they
-// are given up then.
+// If nothing under way frees room for waiting work, prefetched segments have taken all of it. Then
+// they are given up.
 bool step_work::open() {
     if (open_ == 0 && next_waiting_ != waiting_.size()) {
         prefetch_.drain(account_.bytes);
@@ -489,8 +489,8 @@ void step_work::move_top(step_item &item) {
     ++open_;
 }
 
-// Frames of the buffer that experts of the step hold until it ends: those that came out of it, but
-// for whole ones that are cached now.
+// Frames of the buffer that experts of the step hold until it ends: the experts that came out of
+// the buffer, except whole ones that are cached now.
 std::span<const uint32_t> step_work::held_frames() {
     if (taken_.empty()) return none_held_;
     held_ = none_held_;
@@ -518,8 +518,9 @@ uint64_t step_work::load_backlog_ns() {
     return longest_ns;
 }
 
-// Until the next layer is routed, as far as it can be foreseen: the longer of what the link and the
-// GPU still have to do for this layer, then attention and the hand-over of the gate's result.
+// The time until the next layer is routed, as far as it can be foreseen: the longer of the
+// remaining work of the link and of the GPU for this layer, then attention and the hand-over of the
+// gate's result.
 uint64_t step_work::window_ns(uint64_t backlog_ns) const {
     uint64_t gpu_ns = 0;
     for (uint32_t device = 0; device < devices_; ++device) {

@@ -1,8 +1,8 @@
-// step_work.h - the experts of one layer step, from their look-up to their last output: what is
-// missing, what gets a slot, what runs where, and what still waits for room.
+// step_work.h - the experts of one layer step, from their look-up to their last output. Decides
+// which are missing, which get a slot, where they run, and which still wait for room.
 //
-// The pipeline calls it in the order of the functions below, once a step; done() comes between
-// start() and end(), for every operation that it queued. [step]
+// The pipeline calls the functions below in their order, once a step. done() comes between start()
+// and end(), for every operation that was queued. [step]
 #pragma once
 
 #include <cstdint>
@@ -46,30 +46,30 @@ public:
         const pass &tokens;
         uint32_t layers;
         uint32_t buffer_slots;
-        // Loads read from disk: what has no slot passes through, and is computed by the device,
-        // too.
+        // Loads read from disk. An expert without a slot passes through, and the device computes
+        // it, too.
         bool from_disk;
         peers *others;  // null: there are none
     };
     // All borrowed.
     explicit step_work(const parts &of);
 
-    // A pass begins, whose tokens and context are known.
+    // A pass begins. Its tokens and context are known.
     void begin_pass() {
         attention_ns_ =
             costs_.attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences());
     }
-    // Counts hits by what is resident now, and pins every expert of the step.
+    // Counts hits by the residency now, and pins every expert of the step.
     void look_up(layer_report &account);
-    // Cuts off what was prefetched and not asked for, and takes over what is on its way.
+    // Cuts off prefetches that the step did not ask for, and takes over those on their way.
     void settle();
-    // Asks who computes what, where. False: the run has to end.
+    // Asks who computes which expert, and where. False: the run has to end.
     bool assign();
     // Gives every expert for the GPU a slot in the cache, as far as there are slots. The others
     // pass through the staging slots. Missing experts are marked as in flight. False: the run has
     // to end.
     bool load();
-    // Queues what can run, submits what is missing, plans what comes after.
+    // Queues what can run, submits the missing experts, plans the prefetches.
     void start();
     // Whether something of the step is still to come.
     bool open();
@@ -77,11 +77,12 @@ public:
     void done(const completion &what);
     // A page has come from disk.
     void page_read(uint32_t page);
-    // Unpins, drops what got no slot, and tells the dispatch policy what its choices took.
+    // Unpins, drops experts that got no slot, and tells the dispatch policy the times of its
+    // choices.
     void end(layer_report &account);
 
     bool waits() const { return open_ != 0; }  // for operations under way
-    // Whether what is absent can be loaded; else whoever places decides what is here.
+    // Whether absent experts can be loaded. Otherwise the placement decides what is here.
     bool loads() const { return !others_ || others_->loads(); }
     // Properties of an item, by the tag of its completion.
     uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
@@ -90,7 +91,7 @@ public:
     double share_of(uint32_t item, uint8_t segments) const {
         return share(items_[item].page, segments);
     }
-    // A placement keeps the page: a step that has it computed elsewhere leaves it when it ends.
+    // A placement keeps the page. A step that has it computed elsewhere leaves it when it ends.
     void leave(uint32_t page);
 
 private:
@@ -132,7 +133,7 @@ private:
     executor &executor_;
     const uint64_t &now_ns_;  // of its clock
     const device_costs each_;
-    const cost_model &costs_;  // of the first device, and what is alike on all
+    const cost_model &costs_;  // of the first device; also for values that all share
     const memories &truth_;
     caches &cache_;
     transport_stage &transport_;
@@ -151,7 +152,7 @@ private:
     peers *const others_;  // null: there are none
 
     std::vector<step_item> items_;
-    std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] in items_
+    std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] their place in items_
     std::vector<prefetch_stage::taken> taken_;
     std::vector<uint32_t> to_cache_, to_cache_items_;
     std::vector<placement_in_cache> placed_;

@@ -1,5 +1,4 @@
-// text_ends.h - where the texts end that a model writes: at tokens, or before texts that may span
-// several tokens.
+// text_ends.h - where a model's texts end: at tokens, or before texts that may span several tokens.
 //
 //   stop_stream shown(&rules->texts);
 //   print(shown.push(piece));            // never a part of a text to stop at
@@ -33,28 +32,30 @@ struct text_end_rules {
 result<text_end_rules> end_rules_of(const run_config &config, const model &of,
                                     const tokenizer *words);
 
-// Hands on a text that comes in pieces, up to the first text to stop at: the one that is complete
-// first, and of those complete at one place the longest. So pieces cut otherwise give the same.
+// Passes on a text that comes in pieces, up to the first stop: the one that is complete first.
+// Among stops that are complete at the same place, it is the longest. So the division into pieces
+// does not matter.
 class stop_stream {
 public:
-    // `stops` is borrowed; none is empty.
+    // `stops` is borrowed. No stop is empty.
     explicit stop_stream(const std::vector<std::string> *stops) : stops_(stops) {}
-    std::string push(std::string_view piece);  // what cannot be the beginning of a stop
-    std::string finish();                      // what was held back
+    std::string push(std::string_view piece);  // returns what cannot be the beginning of a stop
+    std::string finish();                      // returns what was held back
     bool has_stopped() const { return has_stopped_; }
 
 private:
-    size_t stop_bytes() const;       // of the longest stop at the end of what is held; 0: none
-    size_t beginning_bytes() const;  // at the end of what is held, of the beginning of a stop
+    size_t stop_bytes() const;       // length of the longest stop at the end of the held text; 0:
+                                     // none
+    size_t beginning_bytes() const;  // length of a stop's beginning at the end of the held text
     const std::vector<std::string> *stops_;
     std::string held_;
     bool has_stopped_ = false;
 };
 
-// The text before the first of them.
+// The text before the first of the stops.
 std::string cut_at_stop(std::string_view text, const std::vector<std::string> &stops);
 
-// Whether the texts of several requests have come to a stop, as their tokens come.
+// Tells, token by token, whether the texts of several requests have come to a stop.
 class stop_watch {
 public:
     stop_watch(const tokenizer &words, std::vector<std::string> stops)

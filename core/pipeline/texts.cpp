@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/foreign_file.h"
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
@@ -167,9 +168,14 @@ status job_builder::add_file() {
         return error{format("{}: {} bytes, {} is the limit of a text", config_.text.string(),
                             bytes.size(), file_bytes_max),
                      true};
-    // A copy: what looks for words in it relies on the text staying as it is.
-    const std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
     const std::string name = config_.text.string();
+    if (const std::string foreign =
+            foreign_text(bytes.first(std::min(bytes.size(), foreign_bytes)));
+        !foreign.empty())
+        return error{format("{}: {}", name, foreign), true};
+    // A copy, because the search for words relies on the text staying as it is.
+    std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the mark that editors put first
     if (config_.text.extension() != ".json") return add_text(text, 0, name);
     const auto all = parse(text, name);
     if (!all) return all.failure();

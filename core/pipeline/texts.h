@@ -1,4 +1,5 @@
-// texts.h - what a run asks of a model: prompts and texts of a configuration as requests, and back.
+// texts.h - the requests of a run to a model: makes requests from prompts and texts of a
+// configuration, and texts from results.
 #pragma once
 
 #include <string>
@@ -23,24 +24,24 @@ struct text_job {
     std::vector<uint32_t> parts;          // ... and for each request the part it belongs to
 };
 
-// Requests of a configuration's prompts or text. A text file is cut into windows of `window` ids,
-// each scored by itself; a *.json holds windows of ids: a list of lists of ids, or an object of
-// parts, each {"windows": list of lists}, or with texts in place of the lists of ids. Every length
-// and id is checked against the model. Errors name file, place and limit. `words` may be null where
-// the file holds ids.
+// Makes requests from a configuration's prompts or text. A text file is cut into windows of
+// `window` ids, each scored by itself. A *.json file holds windows of ids: a list of lists of ids,
+// or an object of parts, each {"windows": list of lists}. Texts may replace the lists of ids. Every
+// length and id is checked against the model. Errors name file, place and limit. `words` may be
+// null if the file holds ids.
 result<text_job> make_job(const run_config &config, const model &of, const tokenizer *words);
 
 // How a configuration chooses tokens.
 sampling sampling_of(const run_config &config);
 
-// [source] of a report's configuration: the model, what it is asked, and how tokens are chosen
-// where that is not as a greedy run has it.
+// Writes [source] of a report's configuration: the model, its requests, and the sampling if it is
+// not greedy.
 void describe_texts(const run_config &config, bool is_scored, json &source);
 
 // The result of a text job. Texts end before those of `stops`, if it is not null.
 text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
                       const std::string &model_name, const stop_watch *stops);
-// An error where the likelihood of a text gives no finite perplexity; `model` is told of.
+// An error if the likelihood of a text gives no finite perplexity. It names `model`.
 status check_text(const text_report &text, const std::filesystem::path &model);
 
 }  // namespace moorage::core

@@ -1,8 +1,9 @@
-// timeline_sink.h - a run as rows of a timeline: what devices and links do, tokens and requests,
+// timeline_sink.h - a run as rows of a timeline: work of devices and links, tokens and requests,
 // evictions, and counters.
 //
-// Emulators show what their devices do themselves, to the nanosecond (span()); of a real machine
-// the pipeline tells what has completed (computed()). All else comes from the pipeline alike.
+// Emulators show the work of their devices themselves, to the nanosecond (span()). On a real
+// machine the pipeline reports completions (computed()). Everything else comes from the pipeline in
+// both cases.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ public:
     using window = std::pair<uint64_t, uint64_t>;
     static constexpr window everything{0, UINT64_MAX};
 
-    // `to` is borrowed; `experts` of a layer. The device's rows stand under `device`, its host's
-    // under `host`.
+    // `to` is borrowed. `experts`: of a layer. The device's rows are under `device`, its host's
+    // rows under `host`.
     timeline_sink(timeline &to, uint32_t experts, std::string_view device = "GPU",
                   std::string_view host = "host", window tokens = everything);
 
@@ -49,9 +50,9 @@ public:
         time_causes causes;
     };
     void pass_ended(const pass &of, const sums &now, uint64_t now_ns);
-    // A layer step has been decided: what is no longer there was evicted for it.
+    // A layer step has been decided. Pages that are no longer there were evicted for it.
     void decided(const memories &truth, uint64_t now_ns);
-    // Asked after every pass what its policies state of themselves; borrowed.
+    // From now on its policies are asked after every pass for facts about themselves. Borrowed.
     void ask_facts(const policy_set &of) { stating_ = &of; }
 
 private:

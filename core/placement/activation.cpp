@@ -15,25 +15,26 @@ namespace moorage::core {
 
 namespace {
 
-// Sets of ranks with the probability that a token chooses them, most popular rank 0.
+// Sets of ranks with the probability that a token chooses them. Rank 0 is the most popular.
 struct rank_groups {
     std::vector<uint32_t> ranks;  // [groups, top_k] ascending
     std::vector<double> share;    // [groups], sums to 1
 };
 
-// Binomial coefficient, or limit + 1 where it is more.
+// Binomial coefficient, or limit + 1 if it is larger.
 uint64_t combinations(uint32_t of, uint32_t taken, uint64_t limit) {
     taken = std::min(taken, of - taken);
     uint64_t count = 1;
     for (uint32_t i = 1; i <= taken; ++i) {
-        count = count * (of - taken + i) / i;  // always whole
+        count = count * (of - taken + i) / i;  // always an integer
         if (count > limit) return limit + 1;
     }
     return count;
 }
 
-// Probability that draws without replacement, by weight, take just this set: the sum over the
-// orders, by way of the subsets. f(S) = sum over the last one taken of f(S without it) w / (1 - W).
+// Probability that drawing by weight without replacement gives exactly this set. It is the sum over
+// all orders, computed over subsets: f(S) = sum over the last one taken of f(S without it) w / (1 -
+// W).
 double set_probability(const std::vector<double> &weights, std::span<const uint32_t> set) {
     const uint32_t size = static_cast<uint32_t>(set.size());
     std::array<double, size_t{1} << exact_top_k_max> reach{}, taken{};
@@ -62,7 +63,7 @@ rank_groups exact_groups(const model_shape &shape, double exponent) {
     for (;;) {
         groups.ranks.insert(groups.ranks.end(), set.begin(), set.end());
         groups.share.push_back(set.size() == shape.experts ? 1 : set_probability(weights, set));
-        // The next set in lexical order.
+        // The next set in lexicographic order.
         size_t at = set.size();
         while (at > 0 && set[at - 1] == shape.experts - (set.size() - at) - 1) --at;
         if (at == 0) break;
@@ -70,11 +71,11 @@ rank_groups exact_groups(const model_shape &shape, double exponent) {
         for (; at < set.size(); ++at) set[at] = set[at - 1] + 1;
     }
     const double sum = std::accumulate(groups.share.begin(), groups.share.end(), 0.0);
-    for (double &share : groups.share) share /= sum;  // roundings only
+    for (double &share : groups.share) share /= sum;  // only corrects rounding
     return groups;
 }
 
-// Equal neighbours of a list of sorted sets become one, with their number as a share.
+// Merges equal neighbours of a sorted list of sets. Their count becomes a share.
 rank_groups counted(std::vector<uint32_t> sets, uint32_t size) {
     const size_t count = sets.size() / size;
     std::vector<uint32_t> order(count);
@@ -115,7 +116,7 @@ rank_groups sampled_groups(const model_shape &shape, const drawing &how, uint32_
     return counted(std::move(sets), shape.top_k);
 }
 
-// Appends the groups of a layer, with `ids` in the place of ranks.
+// Appends the groups of a layer, with `ids` instead of ranks.
 void add_layer(const rank_groups &groups, std::span<const uint32_t> ids, uint32_t top_k,
                uint32_t experts, activation &out) {
     const size_t first = out.frequency.size();

@@ -1,10 +1,12 @@
-// activation.h - which experts tokens of one model choose: frequencies, and sets chosen together.
+// activation.h - which experts the tokens of one model choose: frequencies, and sets chosen
+// together.
 //
-// From a routing trace, from a file of frequencies, or drawn. The drawn ones: popularity rank^-zipf
-// with the ranks of each layer shuffled; a token of a top-K model takes K distinct experts, one
-// after another by popularity among those left. All sets of K are listed with their exact
-// probability where there are at most `exact_groups_max` of them and K is at most 8; else a sample
-// of `sample_tokens` tokens stands for them, the same for all layers but for their shuffles.
+// The source is a routing trace, a file of frequencies, or random drawing. Drawn popularity is
+// rank^-zipf with the ranks of each layer shuffled. A token of a top-K model takes K distinct
+// experts, one after another, by popularity among the remaining ones. If there are at most
+// `exact_groups_max` sets of K and K is at most 8, all sets are listed with their exact
+// probability. Otherwise a sample of `sample_tokens` tokens represents them. It is the same for all
+// layers apart from their shuffles.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +21,38 @@
 
 namespace moorage::core {
 
-// Frequencies are exactly the sums over groups, in their order, where there are groups.
+// If there are groups, frequencies are exactly the sums over groups, in their order.
 struct activation {
     std::vector<double> frequency;        // [layers, experts] of a token of the model
-    std::vector<uint64_t> layer_group;    // [layers + 1] groups of a layer; empty: not known
-    std::vector<double> share;            // [groups] of the tokens
-    std::vector<uint32_t> group_experts;  // [groups, top_k] in the layer, ascending
+    std::vector<uint64_t> layer_group;    // [layers + 1] where a layer's groups begin; empty: no
+                                          // groups
+    std::vector<double> share;            // [groups] share of the tokens
+    std::vector<uint32_t> group_experts;  // [groups, top_k] ids in the layer, ascending
     bool has_groups() const { return !layer_group.empty(); }
 };
 
 inline constexpr uint32_t exact_groups_max = 2000, exact_top_k_max = 8, sample_tokens = 4096;
 
-// `stream` keeps models, and homes with a shuffle of their own, apart.
+// `stream` separates models, and homes that have their own shuffle.
 struct drawing {
     double zipf = 0;
     uint64_t seed = 0, stream = 0;
-    uint32_t groups_max = 0;  // of a layer; 0: only frequencies
+    uint32_t groups_max = 0;  // per layer; 0: only frequencies
 };
 activation draw_activation(const model_shape &shape, const drawing &how);
 
-// Requests of a trace: of the workload's domains, and every request_step-th of them all.
+// The requests of a trace that belong to the workload's domains, and of these every request_step-th
+// one.
 result<std::vector<uint64_t>> chosen_requests(const trace &from, const cluster_workload &workload);
-// Whether the trace's layers, experts and top_k are the model's.
+// Do the trace's layers, experts and top_k equal the model's?
 bool fits(const trace &from, const model_shape &shape);
-// At most `groups_max` tokens, evenly spaced, where it is not 0; else all, and no groups.
+// Uses at most `groups_max` tokens, evenly spaced. 0: all tokens, and no groups.
 activation trace_activation(const trace &from, const std::vector<uint64_t> &requests,
                             uint32_t groups_max);
 
-// A file of activation shares: `frequency` [subjects, layers, experts] in f32, a layer's summing
-// to 1, optionally `requests` [subjects] in i32, by which subjects are weighted; metadata has
-// format "moorage.frequency", model, layers, experts, top_k and subjects.
+// A file of activation shares. `frequency` [subjects, layers, experts] in f32 sums to 1 in each
+// layer. Optional: `requests` [subjects] in i32, the weights of subjects. Metadata: format
+// "moorage.frequency", model, layers, experts, top_k and subjects.
 class frequency_file {
 public:
     static result<frequency_file> open(const std::filesystem::path &path);
@@ -61,7 +65,8 @@ public:
     bool fits(const model_shape &shape) const {
         return layers_ == shape.moe_layers && experts_ == shape.experts && top_k_ == shape.top_k;
     }
-    // Of the subjects named, all where none are. Groups where a token chooses a single expert.
+    // For the named subjects, or for all if none is named. Has groups if a token chooses a single
+    // expert.
     result<activation> read(const std::vector<std::string> &subjects) const;
 
 private:

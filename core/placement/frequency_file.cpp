@@ -1,4 +1,4 @@
-// frequency_file.cpp - shares of activations per subject, as measured elsewhere, checked.
+// frequency_file.cpp - reads and checks activation shares per subject.
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -14,7 +14,7 @@ namespace moorage::core {
 
 namespace {
 
-// Values are stored little-endian, as every machine that this runs on is.
+// Values are stored little-endian, as on every supported machine.
 static_assert(std::endian::native == std::endian::little);
 
 template <class Value>
@@ -83,7 +83,7 @@ result<frequency_file> frequency_file::from_bytes(std::span<const std::byte> byt
         double sum = 0;
         for (size_t n = row * made.experts_; n < (row + 1) * made.experts_; ++n) {
             made.shares_[n] = value_at<float>(*shares, n);
-            // Of top_k activations one at most is an expert's.
+            // At most one of top_k activations belongs to an expert.
             if (!(made.shares_[n] >= 0 &&
                   made.shares_[n] * static_cast<float>(made.top_k_) <= 1.001f))
                 return wrong(format("frequency {} is {}, from 0 to 1 / top_k is needed", n,
@@ -118,7 +118,8 @@ result<activation> frequency_file::read(const std::vector<std::string> &subjects
     for (const size_t subject : chosen)
         for (size_t n = 0; n < row; ++n)
             mixed.frequency[n] += weights_[subject] * shares_[subject * row + n];
-    // Shares of activations, of which a token has top_k; roundings of the file are taken out.
+    // Converts shares of activations to frequencies of tokens, which have top_k activations.
+    // Removes the file's rounding.
     for (size_t layer = 0; layer < layers_; ++layer) {
         double sum = 0;
         for (size_t n = layer * experts_; n < (layer + 1) * experts_; ++n)

@@ -1,4 +1,4 @@
-// placement_stage.cpp - plans as policies advise them, and the rule by which one replaces another.
+// placement_stage.cpp - asks policies for plans, and decides whether one replaces another.
 #include "core/placement/placement_stage.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool before(const moorage_copy &a, const moorage_copy &b) {
     return a.expert != b.expert ? a.expert < b.expert : a.device < b.device;
 }
 
-// Bounds for what placement policies of several kinds might ask of a model.
+// Limits for anything that a placement policy of several kinds may ask about a model.
 moorage_limits limits_of(const scene &of) {
     const auto most = [](const std::vector<uint32_t> &values) {
         return values.empty() ? 1 : *std::max_element(values.begin(), values.end());
@@ -44,7 +44,7 @@ weighed_move::weighed_move(const scene &of, std::span<const moorage_copy> curren
     table_.host_cluster = &cluster_, table_.host_demand = &demand_;
     table_.host_current = current.data(), table_.current_count = current.size();
     table_.host_candidate = candidate.data(), table_.candidate_count = candidate.size();
-    // Both are in order, so one walk finds what only one of them has.
+    // Both are sorted, so one pass finds copies that only one of them has.
     size_t c = 0, n = 0;
     while (c < current.size() || n < candidate.size()) {
         const bool removed =
@@ -95,8 +95,8 @@ double remote_per_s(const scene &of, std::span<const moorage_copy> copies) {
     return sum;
 }
 
-// What a policy gets to see of a scene: a copy, which nobody reads after it. Calls of this kind are
-// few and long, so that a copy costs nothing.
+// A copy of the scene for the policy. Nothing reads it afterwards. Calls of this kind are few and
+// long, so the cost of a copy does not matter.
 struct lent_scene {
     cluster_arrays cluster;
     demand_arrays demand;
@@ -172,7 +172,7 @@ result<plan> placement_stage::make(const scene &of, std::span<const moorage_copy
 
 bool placement_stage::adopt(const weighed_move &move) {
     if (!policy_->placement->adopt) return pays(move.table());
-    // What it is shown, and writes to perhaps, is read by nobody else.
+    // A copy: the policy may write to it, and nothing else reads it.
     moorage_move table = move.table();
     const lent_scene shown(move.of(), {table.host_current, table.current_count});
     const std::vector<moorage_copy> candidate(table.host_candidate,

@@ -1,4 +1,4 @@
-// placement_stage.h - a placement policy at work: asks it for plans, checks them, weighs moves.
+// placement_stage.h - runs a placement policy: asks it for plans, checks them, weighs moves.
 //
 //   auto stage = placement_stage::open(config.placement, policies, scene, seed);
 //   auto first = (*stage)->make(scene, {});
@@ -21,9 +21,9 @@
 
 namespace moorage::core {
 
-// What going from one plan to the other costs and brings: moorage_move with the views it points to.
-// Borrows the scene and both plans. Requires: copies as check_plan() leaves them. `remote_call_s`:
-// what a remote call adds to a layer, as measured; `interval_s`: until the next decision.
+// The cost and the gain of going from one plan to another: moorage_move with its views. Borrows the
+// scene and both plans. Requires: copies as check_plan() leaves them. `remote_call_s`: the measured
+// time that a remote call adds to a layer. `interval_s`: time until the next decision.
 class weighed_move {
 public:
     weighed_move(const scene &of, std::span<const moorage_copy> current,
@@ -40,27 +40,27 @@ private:
     moorage_move table_{};
 };
 
-// Prism's Eq. (3) and (4): remote calls saved until the next decision, in seconds, are more than
-// the time it takes to write the added copies and to give up the removed ones. Strictly more.
+// Prism's Eq. (3) and (4). True if the remote calls saved until the next decision, in seconds, are
+// strictly more than the time to write the added copies and to give up the removed ones.
 bool pays(const moorage_move &move);
 
-// Expert calls per second that neither the home nor its server can take (Prism, Eq. 2). Requires:
-// copies as check_plan() leaves them.
+// Expert calls per second that neither the home nor its server can compute (Prism, Eq. 2).
+// Requires: copies as check_plan() leaves them.
 double remote_per_s(const scene &of, std::span<const moorage_copy> copies);
 
 class placement_stage {
 public:
-    // The policy that `config` names, with its parameters, activated for the scene's sizes.
+    // Opens the policy that `config` names, with its parameters, for the scene's sizes.
     static result<std::unique_ptr<placement_stage>> open(const stage_config &config,
                                                          const registry &policies, const scene &of,
                                                          uint64_t seed);
 
     std::string_view name() const { return policy_->name(); }
     const instance &policy() const { return *policy_; }
-    // A checked plan with the policy's facts and its time. The policy's refusal, or what is wrong
-    // with its advice, is the error.
+    // A checked plan with the policy's facts and its time. The error is the policy's refusal, or
+    // what is wrong with its advice.
     result<plan> make(const scene &of, std::span<const moorage_copy> current);
-    // The policy's own rule, or pays().
+    // Decides by the policy's own rule, otherwise by pays().
     bool adopt(const weighed_move &move);
 
 private:
@@ -70,10 +70,10 @@ private:
     std::vector<moorage_copy> copies_;
 };
 
-// The plan that a configuration begins with: the one that [placement] plan names, or what its
-// policy makes of nothing. Requires: config.cluster, which the scene is of.
+// The plan that a configuration begins with: that of [placement] plan, or the policy's plan from
+// nothing. Requires: config.cluster, which the scene was made from.
 struct first_plan {
-    std::unique_ptr<placement_stage> policy;  // null: none is named
+    std::unique_ptr<placement_stage> policy;  // null: no policy is named
     plan made;
 };
 result<first_plan> make_first_plan(const run_config &config, const registry &policies,

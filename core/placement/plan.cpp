@@ -1,4 +1,4 @@
-// plan.cpp - the rules a placement keeps to, and its file, of which nothing is believed.
+// plan.cpp - the rules of a placement, and its file, which is not trusted.
 #include "core/placement/plan.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::string copy_text(const scene &of, const moorage_copy &copy) {
     return format("{} on {}", expert_text(of, copy.expert), of.device_names[copy.device]);
 }
 
-// First device of each server, and one more.
+// The first device of each server, and one past the last.
 std::vector<uint32_t> server_devices(const scene &of) {
     std::vector<uint32_t> first(of.cluster.servers + 1, 0);
     for (const uint32_t server : of.cluster.device_server) ++first[server + 1];
@@ -51,7 +51,7 @@ status check_memory(const scene &of, const std::vector<moorage_copy> &copies) {
     return success();
 }
 
-// Whether some home asks for the model.
+// Does some home use the model?
 bool asked_for(const scene &of, uint32_t model) {
     for (uint32_t home = 0; home < of.demand.homes; ++home)
         if (of.demand.home_model[size_t{home} * of.demand.models + model] > 0) return true;
@@ -83,7 +83,7 @@ json models_json(const scene &of) {
     return models;
 }
 
-// Reads one plan; the first thing wrong is what the caller gets.
+// Reads one plan. The first error is returned.
 class plan_reader {
 public:
     plan_reader(const scene &of, const std::string &name) : of_(of), name_(name) {}
@@ -102,7 +102,7 @@ public:
 
 private:
     error wrong(const std::string &why) const { return {format("{}: {}", name_, why)}; }
-    // What differs between the plan's list and the cluster's own.
+    // The difference between the plan's list and the cluster's own.
     status compare(const json &root, const char *key, const json &own) const {
         const auto at = root.find(key);
         if (at == root.end() || !at->is_array())

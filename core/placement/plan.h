@@ -1,7 +1,7 @@
-// plan.h - a placement: copies of experts on devices, checked, and as a file.
+// plan.h - a placement: copies of experts on devices, checked, and its file.
 //
-// The file is JSON, what `moorage place --out` (or --json) writes: devices and models are named, so
-// that a plan is refused by a cluster it was not made for.
+// The file is the JSON that `moorage place --out` (or --json) writes. It names devices and models,
+// so that other clusters refuse the plan.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +22,31 @@ namespace moorage::core {
 
 struct plan {
     std::string policy;
-    std::vector<moorage_copy> copies;  // ascending by expert, then device; none twice
+    std::vector<moorage_copy> copies;  // ascending by expert, then device; no duplicates
     std::vector<fact> facts;
     double seconds = 0;  // the policy's own time
 };
 
-// Whether every index is in range, no copy there twice, no device above its memory and, without a
-// cloud, every expert there of a model that a home asks for. Sorts the copies.
+// Checks that every index is in range, no copy occurs twice, and no device exceeds its memory.
+// Without a cloud, every expert of a model that some home uses must have a copy. Sorts the copies.
 status check_plan(const scene &of, plan &made);
 
-// Bytes of experts on each device, and of one expert by its number.
+// Bytes of experts on each device, and bytes of the expert with a given number.
 std::vector<uint64_t> device_used_bytes(const scene &of, std::span<const moorage_copy> copies);
 uint32_t model_of(const scene &of, uint32_t expert);
-// "expert 3 of layer 1", with its model where there are several.
+// "expert 3 of layer 1", with its model if there are several.
 std::string expert_text(const scene &of, uint32_t expert);
 
 // The figures of a plan by the latency model of the SDK.
 latency_figures predict(const scene &of, const plan &made);
 
-// `policy`, `placement`, `devices`, `models`, `facts` and `seconds` of the file; place_command adds
-// the figures. Rows of `placement` are [server, gpu, layer, expert], and [..., model] where there
-// are several models; gpu counts the server's own devices.
+// The parts `policy`, `placement`, `devices`, `models`, `facts` and `seconds` of the file;
+// place_command adds the figures. Rows of `placement` are [server, gpu, layer, expert]. With
+// several models they are [server, gpu, layer, expert, model]. gpu is the index among the server's
+// own devices.
 json to_json(const scene &of, const plan &made);
-// The reverse, for the same devices and models, and checked as above. A file of several results is
-// refused. `name` stands for the file in messages.
+// Reads such a file for the same devices and models, and checks it as check_plan() does. Refuses a
+// file of several results. `name` stands for the file in messages.
 result<plan> read_plan(const std::filesystem::path &file, const scene &of);
 result<plan> parse_plan(std::string_view text, const std::string &name, const scene &of);
 

@@ -1,4 +1,5 @@
-// radio.cpp - Eq. (3) in arithmetic that rounds alike everywhere: placements follow from it.
+// radio.cpp - Eq. (3) with arithmetic that rounds alike everywhere, because placements depend on
+// it.
 #include "core/placement/radio.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ double bits_per_s(const cluster_radio &radio, const transmission &over) {
     const double received = over.power_w * radio.gain * portable_pow(distance, -radio.path_loss);
     const double noise = radio.noise_w_per_hz * over.bandwidth_hz;
     const double ratio = received / noise;
-    // 1 + ratio would lose what there is of a very weak signal.
+    // For a very weak signal 1 + ratio would lose its digits.
     const double nats = ratio < 1e-8 ? ratio : portable_log(1 + ratio);
     return over.bandwidth_hz * nats / 0.69314718055994530942;
 }

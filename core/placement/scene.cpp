@@ -1,4 +1,4 @@
-// scene.cpp - make_scene(), the views of its arrays, and the checks of the whole.
+// scene.cpp - make_scene(), the views of its arrays, and the checks of the whole scene.
 #include "core/placement/scene.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ bool is_asked(const scene &of, uint32_t model) {
     return false;
 }
 
-// Memory for one copy of every expert that somebody asks for, where no cloud has them.
+// Without a cloud, checks that memory holds one copy of every expert that some home uses.
 status check_memory(const cluster_config &config, const scene &of) {
     double needed = 0, there = 0;
     uint64_t smallest = UINT64_MAX, copies = 0, slots = 0;
@@ -44,7 +44,7 @@ status check_memory(const cluster_config &config, const scene &of) {
                        human_bytes(static_cast<double>(room)),
                        human_bytes(static_cast<double>(smallest))));
     if (of.cluster.has_cloud()) return success();
-    // With experts of one size the devices' room can be counted in whole experts.
+    // If all experts have one size, memory is counted in whole experts.
     const bool counted = asked == 1;
     if (needed > there || (counted && slots < copies))
         return wrong(

@@ -1,17 +1,17 @@
-// scene.h - a cluster and what is asked of it, as the plain arrays that placement policies see.
+// scene.h - a cluster and its demand as the plain arrays that placement policies see.
 //
-// cluster_arrays and demand_arrays own the arrays behind moorage_cluster and moorage_demand;
-// view() is valid until the next change or move. make_scene() fills both from a description:
+// cluster_arrays and demand_arrays own the arrays behind moorage_cluster and moorage_demand. view()
+// is valid until the next change or move. make_scene() fills both from a description:
 //
 //   homes    the servers, in their order (0 tokens/s without a workload), then the users
-//   links    [cluster.radio] between all servers, then [[cluster.links]] in their order, of which
-//            a later one counts; a server to itself: infinite rate, no latency
-//   devices  of a GPU, times are the cost model's: call_s one expert for one token, token_s the
-//            mean of the next 32; of an ideal one, Eq. (6) of SlimCaching, the same for each token,
-//            and a load rate that is not limited
-//   tokens/s of a home: mean length of its workload's requests over the mean time between them; 1
-//            where the workload does not say when they come, so that all homes count alike
-//   batch    tokens over passes: an input passes together, up to 512, outputs one by one
+//   links    [cluster.radio] between all servers, then [[cluster.links]] in their order; a later
+//            one replaces an earlier one. A server to itself: infinite rate, no latency
+//   devices  a GPU has the cost model's times: call_s for one expert and one token, token_s the
+//            mean of the next 32. An ideal device: Eq. (6) of SlimCaching, the same for each
+//            token, and no limit of the load rate
+//   tokens/s of a home: mean length of its workload's requests / mean time between them; 1 if the
+//            workload does not say when they come, so that all homes have equal weight
+//   batch    tokens / passes: inputs pass together, up to 512, outputs one by one
 #pragma once
 
 #include <cstdint>
@@ -61,20 +61,20 @@ struct demand_arrays {
     bool operator==(const demand_arrays &) const = default;
 };
 
-// Names for messages and reports, and what the emulator needs besides.
+// Names for messages and reports, and further data for the emulator.
 struct scene {
     cluster_arrays cluster;
     demand_arrays demand;
     std::vector<std::string> server_names, home_names, model_names;
     std::vector<std::string> device_names;   // "lab.gpu0"
     std::vector<model_shape> shapes;         // [models]
-    std::vector<hardware_profile> hardware;  // [devices]; empty id: an ideal device
+    std::vector<hardware_profile> hardware;  // [devices]; an ideal device has an empty id
     std::vector<uint32_t> home_workload;     // [homes] index into config.workloads, no_workload
 };
 inline constexpr uint32_t no_workload = 0xffffffffu;
 
-// Reads profiles, shapes and statistics, and checks what needs them: memory that cannot hold one
-// copy of every expert where there is no cloud, traces that do not fit their model.
+// Reads profiles, shapes and statistics, and makes the checks that need them. Without a cloud,
+// memory must hold one copy of every expert. Traces must fit their model.
 result<scene> make_scene(const cluster_config &config, const std::filesystem::path &base);
 
 }  // namespace moorage::core

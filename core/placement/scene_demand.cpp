@@ -1,4 +1,4 @@
-// scene_demand.cpp - who asks for which experts how often, and what users hold of them.
+// scene_demand.cpp - which homes use which experts, how often, and what users hold of them.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -16,19 +16,19 @@ namespace moorage::core {
 
 namespace {
 
-// Of [homes, experts] and of calls: 1 GiB and 192 MB. More calls than that are thinned out.
+// Limits of [homes, experts] values and of calls: 1 GiB and 192 MB. Further calls are thinned out.
 constexpr uint64_t frequencies_max = uint64_t{1} << 27, calls_max = 16'000'000;
 constexpr uint32_t groups_least = 64;
 
-// What a workload's files hold.
+// The content of a workload's files.
 struct workload_files {
     std::optional<trace> routing;
-    std::vector<uint64_t> requests;  // of routing, chosen
+    std::vector<uint64_t> requests;  // chosen requests of the routing
     std::optional<frequency_file> frequency;
     double tokens_per_s = 1, batch = 1, single_share = 1;
 };
 
-// One model as a home asks for it: equal keys have equal statistics.
+// One model as a home uses it. Equal keys have equal statistics.
 using statistics_key = std::tuple<uint32_t, uint32_t, uint32_t>;  // workload, model, shuffle
 
 class demand_builder {
@@ -39,7 +39,7 @@ public:
             model_numbers_.emplace(out.model_names[n], n);
     }
     status build();
-    // Tokens, batches and models of the homes alone.
+    // Only tokens, batches and models of the homes.
     status rates();
 
 private:
@@ -101,7 +101,7 @@ status demand_builder::open_files() {
                                     workload.name, all.failure().text));
             const double span = all->back().at_s - all->front().at_s;
             const double gaps = static_cast<double>(all->size() - 1);
-            // n requests in n - 1 gaps; a single one says nothing of a rate.
+            // n requests have n - 1 gaps. A single request gives no rate.
             const double mean_s = span > 0 ? span / gaps : 0;
             set_rates(*all, mean_s, files);
         } else if (workload.poisson_s > 0 || workload.output_tokens > 0) {
@@ -111,7 +111,7 @@ status demand_builder::open_files() {
     return success();
 }
 
-// Requests as the workload and its trace give their lengths.
+// The requests with lengths from the workload and its trace.
 std::vector<arrival> demand_builder::requests_of(const cluster_workload &workload,
                                                  const workload_files &files) const {
     std::vector<arrival> all;
@@ -127,8 +127,8 @@ std::vector<arrival> demand_builder::requests_of(const cluster_workload &workloa
     return all;
 }
 
-// Rate, batch and passes of one token from the lengths of requests that come every `mean_s` on
-// average; 0: unknown.
+// Sets rate, batch and passes of one token from the lengths of requests, which arrive every
+// `mean_s` on average; 0: unknown.
 void demand_builder::set_rates(std::vector<arrival> requests, double mean_s,
                                workload_files &files) const {
     double tokens = 0, passes = 0, singles = 0;
@@ -143,7 +143,7 @@ void demand_builder::set_rates(std::vector<arrival> requests, double mean_s,
     if (mean_s > 0) files.tokens_per_s = tokens / static_cast<double>(requests.size()) / mean_s;
 }
 
-// A model that its workload's file does not fit is drawn, where the workload says how.
+// If a workload's file does not fit a model, routing is drawn, provided that the workload says how.
 status demand_builder::check_fits() const {
     for (uint32_t w = 0; w < files_.size(); ++w) {
         const cluster_workload &workload = config_.workloads[w];
@@ -179,8 +179,8 @@ status demand_builder::check_fits() const {
     return success();
 }
 
-// The set of models of a home in the order of their popularity. The number of a set is drawn after
-// the order, so that a larger set holds the smaller one.
+// A home's set of models in the order of their popularity. The size of the set is drawn after the
+// order, so that a larger set contains the smaller one.
 void demand_builder::add_home_models(uint32_t home, const std::string &name, uint32_t ordinal) {
     uint32_t w = 0;
     while (w < config_.workloads.size() && config_.workloads[w].name != name) ++w;
@@ -271,7 +271,7 @@ uint64_t demand_builder::count_calls() const {
     return calls;
 }
 
-// The pool of groups: those of each of the statistics, once.
+// Fills the pool of groups: each of the statistics adds its groups once.
 void demand_builder::fill_groups() {
     demand_.group_first.push_back(0);
     for (const auto &[key, one] : statistics_) {
@@ -291,7 +291,7 @@ void demand_builder::fill_groups() {
     }
 }
 
-// The home's calls, and frequencies as their sums.
+// Fills the home's calls, and frequencies as their sums.
 void demand_builder::fill_frequencies(uint32_t home) {
     double *row = &demand_.frequency[size_t{home} * demand_.experts()];
     if (has_groups_) demand_.home_first_call.push_back(demand_.call_group.size());
@@ -317,7 +317,8 @@ void demand_builder::fill_frequencies(uint32_t home) {
     }
 }
 
-// Users hold the experts that they use most, ties by number, of the models that they ask for.
+// Users hold the experts that they use most, of the models that they use. Ties go to the lower
+// number.
 void demand_builder::fill_holds() {
     const size_t servers = config_.servers.size(), experts = demand_.experts();
     if (std::none_of(config_.users.begin(), config_.users.end(),

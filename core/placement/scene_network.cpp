@@ -14,7 +14,7 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// Non-expert weights of the models that tokens enter with here, at most.
+// The largest non-expert weights that tokens entering here can need.
 uint64_t non_expert_bytes(const cluster_config &config, const cluster_server &server,
                           const scene &of) {
     uint64_t bytes = 0;
@@ -50,7 +50,8 @@ result<uint64_t> gpu_memory(const cluster_config &config, const cluster_server &
 
 void add_gpu_times(const scene &of, const hardware_profile &gpu, cluster_arrays &out) {
     for (model_shape shape : of.shapes) {
-        // Experts stored in fewer bytes than the shape says are read faster, not computed faster.
+        // Experts that are stored in fewer bytes than the shape says are read faster, but not
+        // computed faster.
         shape.weight_bytes = static_cast<double>(shape.expert_bytes) / (expert_flops(shape) / 2);
         const cost_model costs(gpu, shape);
         const uint64_t one = costs.gpu_expert_ns(1, 1);
@@ -65,7 +66,7 @@ double ideal_call_s(const model_shape &shape, double flops) {
     return expert_flops(shape) * shape.experts / flops;
 }
 
-// Below it a message of some kilobytes takes minutes: whoever has no more is out of range.
+// At a lower rate a message of some kilobytes takes minutes. Such a receiver is out of range.
 constexpr double radio_bits_per_s_min = 1000;
 bool is_rate(double bits_per_s) {
     return bits_per_s >= radio_bits_per_s_min && bits_per_s < infinite;
@@ -77,7 +78,7 @@ error unreached(const cluster_config &config, const std::string &names, double r
                config.place, names, rate, radio_bits_per_s_min));
 }
 
-// Of pairs that no [[cluster.links]] connects.
+// Checks pairs that no [[cluster.links]] connects.
 status check_radio_links(const cluster_config &config, const cluster_arrays &cluster) {
     if (!config.radio || config.radio->server_bandwidth_hz == 0) return success();
     for (size_t from = 0; from < cluster.servers; ++from)
@@ -91,7 +92,7 @@ status check_radio_links(const cluster_config &config, const cluster_arrays &clu
     return success();
 }
 
-// Rates between all servers by radio, infinite from a server to itself, else none.
+// Radio rates between all servers, infinite from a server to itself. Without radio: no links.
 void add_radio_links(const cluster_config &config, cluster_arrays &out) {
     const size_t count = out.servers;
     for (size_t from = 0; from < count; ++from)
@@ -188,7 +189,8 @@ status add_homes(const cluster_config &config, scene &out) {
         cluster.home_server.push_back(n);
         cluster.home_up_bytes_per_s.push_back(infinite);
         cluster.home_down_bytes_per_s.push_back(infinite);
-        // Its first device's time for all chosen experts; servers hold what is placed on them.
+        // The time of its first device for all chosen experts. Servers hold only what is placed on
+        // them.
         const auto at =
             std::lower_bound(cluster.device_server.begin(), cluster.device_server.end(), n);
         const size_t device = static_cast<size_t>(at - cluster.device_server.begin());
@@ -221,7 +223,7 @@ status add_homes(const cluster_config &config, scene &out) {
         cluster.home_server.push_back(nearest);
         cluster.home_up_bytes_per_s.push_back(up / 8);
         cluster.home_down_bytes_per_s.push_back(down / 8);
-        // A user without a processor holds nothing, so its time is never asked for.
+        // A user without a processor holds no experts, so its time is never used.
         for (const model_shape &shape : out.shapes)
             cluster.home_call_s.push_back(user.flops > 0 ? ideal_call_s(shape, user.flops) : 0);
     }

@@ -1,4 +1,4 @@
-// scene_parts.h - the steps of make_scene(), in their order. For scene*.cpp only.
+// scene_parts.h - the steps of make_scene(), in their order. Only for scene*.cpp.
 #pragma once
 
 #include <filesystem>
@@ -9,23 +9,23 @@
 
 namespace moorage::core {
 
-// Model shapes and the numbers of their experts.
+// Adds model shapes and the numbers of their experts.
 status add_models(const cluster_config &config, const std::filesystem::path &base, scene &out);
-// Devices of every server: memory, and times of calls. Requires: models.
+// Adds the devices of every server: memory, and times of calls. Requires: models.
 status add_devices(const cluster_config &config, const std::filesystem::path &base, scene &out);
-// Links between servers and to the cloud, by radio and as listed. Requires: models.
+// Adds links between servers and to the cloud, from radio and from the list. Requires: models.
 status add_links(const cluster_config &config, scene &out);
-// Servers, then users with the server that they enter by. Requires: devices.
+// Adds servers, then users with the server that they enter through. Requires: devices.
 status add_homes(const cluster_config &config, scene &out);
-// What homes ask for. Requires: homes.
+// Adds the experts that homes use. Requires: homes.
 status add_demand(const cluster_config &config, scene &out);
-// How many tokens of which models alone. Requires: homes.
+// Adds only the number of tokens of each model. Requires: homes.
 status add_rates(const cluster_config &config, scene &out);
 
-// An error of the configuration.
+// A configuration error.
 inline error wrong(std::string text) { return error{std::move(text), true}; }
 
-// Operations of one expert for one token: two a weight.
+// Operations of one expert for one token: two per weight.
 double expert_flops(const model_shape &shape);
 
 }  // namespace moorage::core

@@ -1,4 +1,5 @@
-// statistics.cpp - weights that double every half-life, and counts divided by them when asked.
+// statistics.cpp - weights double every half-life, and counts are divided by them when they are
+// read.
 #include "core/placement/statistics.h"
 
 #include <cassert>
@@ -28,7 +29,7 @@ activation_window::activation_window(const demand_arrays &of, double half_life_s
 double activation_window::weight_at(uint64_t now_ns) const {
     const double half_lives = (static_cast<double>(now_ns) - origin_ns_) / half_life_ns_;
     const double whole = std::floor(half_lives);
-    // What is older than a thousand half-lives, or younger, is beyond any double.
+    // Events more than a thousand half-lives away exceed the range of a double.
     if (std::fabs(whole) > 1000) return whole < 0 ? 0 : std::ldexp(1.0, 1000);
     return std::ldexp(portable_exp((half_lives - whole) * ln_2), static_cast<int>(whole));
 }

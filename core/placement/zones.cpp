@@ -1,4 +1,4 @@
-// zones.cpp - cuts a cluster into zones and joins their plans and figures.
+// zones.cpp - divides a cluster into zones and joins their plans and figures.
 #include "core/placement/zones.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace moorage::core {
 
 namespace {
 
-// First device of each server, and one more.
+// The first device of each server, and one past the last.
 std::vector<uint32_t> first_devices(const cluster_arrays &of) {
     std::vector<uint32_t> first(of.servers + 1, 0);
     for (const uint32_t server : of.device_server) ++first[server + 1];
@@ -26,9 +26,10 @@ cluster_config zone_config(const cluster_config &config, uint32_t zone, uint32_t
         part.servers.push_back(config.servers[n]);
     part.place = format("{}: zone {} of {}", config.place, zone + 1, zones);
     for (cluster_workload &one : part.workloads) {
-        // Beyond 64 servers no latency is of sets (moorage/latency.hpp), which take most memory.
+        // Above 64 servers the latency does not use sets (moorage/latency.hpp), which take most of
+        // the memory.
         if (part.servers.size() > 64) one.groups_max = 0;
-        // What each home draws for itself is not what those of another zone draw.
+        // Homes of different zones must not draw the same values.
         if (one.per_user) one.draw_seed += zone;
         if (one.models_per_user_max > 0) one.model_seed += zone;
     }
@@ -44,7 +45,7 @@ bool alike(const cluster_server &a, const cluster_server &b) {
            a.load_bytes_per_s == b.load_bytes_per_s && a.workload == b.workload;
 }
 
-// Whether a link's end names the same servers by their order in two zones.
+// Does a link's end name the same servers, by their order, in two zones?
 bool alike(const std::string &end, const cluster_config &a, const cluster_config &b) {
     if (end == "*") return true;
     for (size_t n = 0; n < a.servers.size(); ++n)
@@ -52,8 +53,8 @@ bool alike(const std::string &end, const cluster_config &a, const cluster_config
     return true;
 }
 
-// Whether two zones of one description are the same but for the names of their servers, so that all
-// arrays of their scenes are equal.
+// Are two zones of one description equal but for their servers' names, so that all arrays of their
+// scenes are equal?
 bool alike(const cluster_config &a, const cluster_config &b) {
     if (a.servers.size() != b.servers.size()) return false;
     for (size_t n = 0; n < a.servers.size(); ++n)
@@ -67,7 +68,7 @@ bool alike(const cluster_config &a, const cluster_config &b) {
     });
 }
 
-// Figures of all zones, by home of the whole.
+// Figures of all zones, by the whole cluster's homes.
 class joined_figures {
 public:
     explicit joined_figures(const scene &whole) : tokens_per_s_(whole.demand.home_tokens_per_s) {
@@ -104,7 +105,8 @@ private:
     double token_s_ = 0, empty_s_ = 0, batch_token_s_ = 0, asked_per_s_ = 0;
 };
 
-// Devices of the whole by those of the zone: server n of the zone is zone + n * zones.
+// The whole cluster's devices, indexed by the zone's devices. Server n of the zone is zone + n *
+// zones.
 std::vector<uint32_t> devices_of_zone(const scene &whole, uint32_t zone, uint32_t zones) {
     const std::vector<uint32_t> first = first_devices(whole.cluster);
     std::vector<uint32_t> devices;
@@ -133,7 +135,7 @@ result<scene> make_outline(const cluster_config &config, const std::filesystem::
     if (const status added = add_models(config, base, made); !added) return added.failure();
     if (const status added = add_devices(config, base, made); !added) return added.failure();
     if (const status added = add_homes(config, made); !added) return added.failure();
-    // The cloud of the whole is said, for who asks whether there is one; none of its rates.
+    // Tells that the whole cluster has a cloud, without its rates.
     if (config.cloud) made.cluster.cloud_s.assign(1, config.cloud->latency_s);
     if (const status added = add_rates(config, made); !added) return added.failure();
     return made;

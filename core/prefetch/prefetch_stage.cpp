@@ -317,8 +317,8 @@ void prefetch_stage::check_places() {
     }
 }
 
-// Orders that are under way already are passed over. One that finds no room on its device keeps
-// back those behind it that go there, too.
+// Orders that are already under way are skipped. An order that finds no room on its device holds
+// back the later ones for that device.
 void prefetch_stage::order_again(std::span<const uint32_t> held) {
     if (waiting_orders_ == 0) return;
     uint32_t full = 0;  // devices, as a mask

@@ -1,10 +1,10 @@
-// prefetch_stage.h - the prefetch stage: forecasts, the transfer buffer, and what became of its
+// prefetch_stage.h - the prefetch stage: forecasts, the transfer buffer, and the fate of its
 // content.
 //
 // A prefetched page waits in the transfer buffer (state bits BUFFERED), its segments one by one.
 // When its layer is routed, settle() takes it out: used (arrived), late (still in flight: it
 // becomes a demand load) or not asked for (cut off, or dropped). Every byte counts as used or
-// wasted at that moment; of what was wasted, what had not arrived as cut off, too.
+// wasted at that moment. Wasted bytes that had not arrived count as cut off, too.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ public:
                    uint32_t capacity);
 
     bool active() const { return horizon_ != 0; }
-    // Whether forecasts are to wait for executor::predict(): the policy wants predictions from
+    // Whether forecasts have to wait for executor::predict(): the policy wants predictions from
     // shared and resident experts, and the source has what the executor computes.
     bool from_resident() const { return from_resident_; }
     // The last prediction for the layer, best first.
@@ -39,21 +39,21 @@ public:
 
     struct taken {
         uint32_t page;
-        uint32_t transfer;  // still in flight, now demanded; MOORAGE_NONE: arrived
+        uint32_t transfer;  // still in flight, now a demand load; MOORAGE_NONE: arrived
         uint8_t segments;
     };
-    // Something is still under way for a layer that has to wait for all of it.
+    // Whether something is still under way for a layer that has to wait for all of it.
     bool awaits(uint32_t layer) const { return layer == complete_layer_ && any_comes(layer); }
-    // The true routing of `layer` is known. Pages asked for leave the buffer into `out`, still with
-    // their state bits; all others of the layer are cut off. Requires: active(). [step]
+    // The true routing of `layer` is known. Requested pages leave the buffer into `out`, still with
+    // their state bits. All other pages of the layer are cut off. Requires: active(). [step]
     void settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes);
-    // Asks the policy what to bring for the layers after the step's. `window_ns`: until the next
-    // layer is routed; `backlog_ns`: of the link with demand loads; `held`: frames of the
+    // Asks the policy what to bring for the layers after the step's. `window_ns`: time until the
+    // next layer is routed. `backlog_ns`: of the link with demand loads. `held`: frames of the
     // buffer that the step uses. [step]
     void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns,
               std::span<const uint32_t> held);
-    // Orders that the buffer had no room for wait for the step's own segments to leave it, until
-    // their layer is routed.
+    // Whether orders wait because the buffer had no room. They wait for the step's own segments to
+    // leave it, until their layer is routed.
     bool orders_wait() const { return waiting_orders_ != 0; }
     // Calls each(page, MOORAGE_PLACE_*) for the pages of the last plan that do not go into the
     // buffer.
@@ -63,7 +63,7 @@ public:
             if (order_places_[i] != MOORAGE_PLACE_BUFFER) each(order_pages_[i], order_places_[i]);
     }
     void order_again(std::span<const uint32_t> held);
-    // Everything left counts as wasted. [control]
+    // Everything left in the buffer counts as wasted. [control]
     void drain(byte_counts &bytes);
 
 private:
@@ -104,11 +104,12 @@ private:
     const uint32_t layer_count_, expert_count_, predictions_max_;
     std::vector<entry> entries_;
     std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
-    std::vector<uint32_t> pages_;                   // [devices] that have an entry
+    std::vector<uint32_t> pages_;                   // [devices] pages that have an entry
     std::vector<lent_vector<uint32_t>> predicted_;  // [layers]
-    uint32_t ordered_ = 0, waiting_orders_ = 0;     // by the last plan; the first so many wait
-    bool marked_ = false, elsewhere_ = false;       // some of them name a place; and a sound one
-    uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE
+    uint32_t ordered_ = 0, waiting_orders_ = 0;     // by the last plan; the first waiting_orders_
+                                                    // of them wait
+    bool marked_ = false, elsewhere_ = false;       // some orders name a place; and a valid one
+    uint32_t complete_layer_ = MOORAGE_NONE;        // layer of MOORAGE_ORDERS_COMPLETE
     lent_record<moorage_forecast> forecast_;        // of the step; most of it never changes
     const moorage_forecast *forecast_lent_ = nullptr;
     const uint32_t *tokens_lent_ = nullptr;
@@ -119,7 +120,7 @@ private:
     fenced_vector<uint32_t> one_experts_, order_pages_;
     fenced_vector<float> one_scores_;
     std::vector<float> best_;
-    std::vector<uint64_t> predicted_at_;  // [experts] the last prediction of the policy with it
+    std::vector<uint64_t> predicted_at_;  // [experts] the policy's last prediction with this expert
     uint64_t predictions_ = 0;
     uint32_t token_count_ = 0;  // 0: target 0 is the policy's own
     fenced_vector<uint8_t> order_segments_, order_places_, order_versions_;

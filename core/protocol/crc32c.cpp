@@ -1,6 +1,6 @@
-// crc32c.cpp - by the processor's own instruction, or by a table.
-// Stretches side by side: Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32
-// Instruction", Intel 2011.
+// crc32c.cpp - uses the processor's own instruction, or a table. Checksums adjacent stretches in
+// parallel: Gopal et al., "Fast CRC Computation for iSCSI Polynomial Using CRC32 Instruction",
+// Intel 2011.
 #include "core/protocol/crc32c.h"
 
 #include <array>
@@ -24,11 +24,12 @@ constexpr std::array<uint32_t, 256> make_table() {
 constexpr std::array<uint32_t, 256> table = make_table();
 
 #if defined(__x86_64__)
-// The instruction takes three cycles, and one can begin in each: three stretches go side by side. A
-// stretch's sum is moved over the stretch behind it, which is as many zeros to it.
+// The instruction takes three cycles, and one can start in each cycle, so three stretches are
+// computed in parallel. The sum of a stretch is moved over the next stretch, as if that were zeros.
 constexpr size_t stretch_bytes = 512;
 
-// What a sum becomes over a stretch of zeros, by each of its four bytes: the sum is linear in them.
+// How a stretch of zeros changes a sum, for each of its four bytes, since the sum is linear in
+// them.
 using moves = std::array<std::array<uint32_t, 256>, 4>;
 constexpr moves make_moves() {
     moves all{};

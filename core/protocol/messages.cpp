@@ -1,4 +1,4 @@
-// messages.cpp - writes bodies, and reads them from whoever sent them.
+// messages.cpp - writes bodies, and reads bodies that may come from any sender.
 #include "core/protocol/messages.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ objection check(const weights_range &of, const peer_sizes &sizes) {
     return {};
 }
 
-// Each expert once, of the layer, and as many rows in all as there are in the list.
+// Checks that each expert is in the layer and occurs once, and that the rows add up to the list.
 objection check_experts(std::span<const expert_rows> experts, uint64_t pairs, const peer_sizes &of,
                         uint32_t rows) {
     uint64_t sum = 0;
@@ -118,7 +118,7 @@ void write(std::vector<std::byte> &message, const refusal_view &of) {
 objection read(std::span<const std::byte> body, refusal_view &out) {
     byte_reader from(body);
     const auto why = from.value<uint32_t>();
-    // Reasons that a later version may have are none that this one acts on.
+    // Reasons of later versions are unknown here and become `unexpected`.
     out.why = static_cast<refusal_reason>(why == 0 || why >= refusal_reasons
                                               ? static_cast<uint32_t>(refusal_reason::unexpected)
                                               : why);

@@ -1,4 +1,4 @@
-// cluster_registry.cpp - what all registries take for names and texts.
+// cluster_registry.cpp - the checks of names and texts that all registries share.
 #include "core/registry/cluster_registry.h"
 
 #include <algorithm>

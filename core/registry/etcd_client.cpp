@@ -1,4 +1,4 @@
-// etcd_client.cpp - opens the library that speaks to etcd.
+// etcd_client.cpp - opens the library with the etcd client.
 #include "core/registry/etcd_client.h"
 
 #include "core/base/json.h"

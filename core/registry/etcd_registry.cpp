@@ -1,4 +1,4 @@
-// etcd_registry.cpp - leases, transactions, and a watch that goes on.
+// etcd_registry.cpp - leases, transactions, and a watch that is resumed.
 #include "core/registry/etcd_registry.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace moorage::core {
 
 namespace {
 
-// 64 bits are texts.
+// The gateway has 64-bit integers as texts.
 std::string number(uint64_t of) { return std::to_string(of); }
 
 constexpr const char *members = "members/", *notes = "notes/";
@@ -33,7 +33,7 @@ json etcd_registry::put_request(const std::string &key, const std::string &value
     return made;
 }
 
-// Compares: the key is as it was read. One that is not there is of revision 0.
+// A compare: the key is as it was read. A missing key has revision 0.
 json etcd_registry::unchanged(const std::string &key, const etcd_pair &read) const {
     return {{"key", base64(prefix_ + key)},
             {"target", "MOD"},
@@ -41,11 +41,11 @@ json etcd_registry::unchanged(const std::string &key, const etcd_pair &read) con
             {"mod_revision", number(read.mod_revision)}};
 }
 
-// A lease that is gone takes the member and the leadership along.
+// Losing the lease means losing the membership and the leadership.
 void etcd_registry::lost_lease() {
     lease_ = 0;
     said_ = false;
-    known_ = false;  // whoever forgot the lease may have forgotten more
+    known_ = false;  // if etcd forgot the lease, it may have forgotten more
 }
 
 status etcd_registry::keep_lease() {
@@ -55,7 +55,7 @@ status etcd_registry::keep_lease() {
         const auto said = etcd_->post("/v3/lease/keepalive", {{"ID", number(lease_)}});
         if (!said) return said.failure();
         kept_ns_ = now_ns;
-        // A lease that is not known is answered without its time.
+        // An unknown lease is answered without its time.
         if (etcd_number(etcd_part(*said, "result"), "TTL") == 0) {
             log_warning(
                 format("registry: {} has forgotten {}, which says itself again", where(), name_));
@@ -101,16 +101,16 @@ status etcd_registry::announce(const std::string &name, const std::string &text)
 }
 
 void etcd_registry::leave() {
-    // Nobody waits for a registry that is away.
+    // Do not wait for a registry that cannot be reached.
     if (lease_ != 0 && answers_) {
         const auto ignored = etcd_->post("/v3/lease/revoke", {{"ID", number(lease_)}});
-        (void)ignored;  // it ends by itself
+        (void)ignored;  // the lease expires by itself
     }
     lost_lease();
     name_.clear();
 }
 
-// All that is there, at one revision.
+// Reads all keys at one revision.
 status etcd_registry::read_all() {
     const auto said = etcd_->post(
         "/v3/kv/range", {{"key", base64(prefix_)}, {"range_end", base64(behind_prefix(prefix_))}});
@@ -118,7 +118,7 @@ status etcd_registry::read_all() {
     const uint64_t revision = etcd_number(etcd_part(*said, "header"), "revision");
     if (revision == 0) return error{where() + ": answers without a revision"};
     const registry_state before = std::exchange(state_, {});
-    // Of a registry that lost its memory nobody forgets the plan.
+    // Keep the plan even if the registry lost its data.
     state_.epoch = before.epoch, state_.plan = before.plan, state_.damaged = before.damaged;
     leader_ = plan_ = {};
     member_leases_.clear();
@@ -187,7 +187,7 @@ void etcd_registry::take_plan() {
     if (state_.damaged != before) log_warning(state_.damaged);
 }
 
-// The leader brings back the plan in force where there is none, or one that cannot be used.
+// If the stored plan is missing or unusable, the leader writes the plan in force again.
 status etcd_registry::keep_plan() {
     if (!leads() || !known_ || plan_stays_ || state_.epoch == 0) return success();
     log_warning(
@@ -205,7 +205,7 @@ status etcd_registry::take_line(const std::string &line) {
         return error{format("{}: a watch: {}", where(), wrong)};
     const json &said = etcd_part(whole, "result");
     heard_ns_ = steady_ns();
-    // One that has done less than was seen has forgotten it, or is behind.
+    // A lower revision than the one seen means that etcd lost data or is behind.
     if (etcd_flag(said, "created"))
         known_ = etcd_number(etcd_part(said, "header"), "revision") >= revision_;
     if (etcd_flag(said, "canceled")) {
@@ -214,7 +214,7 @@ status etcd_registry::take_line(const std::string &line) {
         return error{where() + ": gave the watch up"};
     }
     const registry_state before = state_;
-    // A header says how far etcd is, not how far the watch is: events alone tell that.
+    // The header's revision is etcd's, not the watch's. Only events show how far the watch is.
     uint64_t latest = revision_;
     for (const json &event : etcd_part(said, "events")) {
         const auto pair = etcd_pair_of(etcd_part(event, "kv"));
@@ -229,7 +229,7 @@ status etcd_registry::take_line(const std::string &line) {
     return success();
 }
 
-// The leader is heard of by all who watch.
+// Lets all watchers hear from the leader.
 status etcd_registry::beat() {
     const uint64_t now_ns = steady_ns();
     if (!leads() || now_ns - beat_ns_ < beat_ns) return success();
@@ -256,7 +256,7 @@ result<bool> etcd_registry::take_turn(uint64_t wait_ns) {
     const bool silent = etcd_->watching() && steady_ns() - heard_ns_ > silence_ns;
     if (silent || !etcd_->watching())
         if (const status begun = follow(silent); !begun) return begun.failure();
-    // Of what is due meanwhile this one is reminded by its caller.
+    // Wait at most beat_ns, because the caller's next turn does what is due meanwhile.
     const auto lines = etcd_->lines(changed_ ? 0 : std::min(wait_ns, beat_ns));
     if (!lines) return lines.failure();
     for (const std::string &line : *lines)
@@ -268,19 +268,19 @@ result<bool> etcd_registry::take_turn(uint64_t wait_ns) {
     return changed();
 }
 
-// A transaction: whether the compares held and `then` was done.
+// Runs a transaction. True: the compares held and `then` was done.
 result<bool> etcd_registry::decide(const json &compares, const json &then) {
     const auto said = etcd_->post(
         "/v3/kv/txn", {{"compare", compares}, {"success", json::array({{{"request_put", then}}})}});
     if (!said) {
-        known_ = false;  // it may have been done all the same
+        known_ = false;  // it may have been done anyway
         if (said.failure().text.find("lease not found") != std::string::npos) lost_lease();
         return said.failure();
     }
     return etcd_flag(*said, "succeeded");
 }
 
-// The leader and its member's word are under one lease, and end together.
+// The leader's key and its member's text have the same lease and end together.
 bool etcd_registry::has_leader() {
     const auto lease = member_leases_.find(leader_.value);
     const bool owned = leader_.mod_revision != 0 && leader_.lease != 0 &&
@@ -303,12 +303,12 @@ result<bool> etcd_registry::lead() {
     const auto done = decide(json::array({unchanged("leader", leader_)}),
                              put_request("leader", name_, /*leased=*/true));
     if (!done) return done.failure();
-    // The revision of the key that was made.
+    // Reads the revision of the new key.
     if (const status read = read_all(); !read) return read.failure();
     return leads();
 }
 
-// In the place of the plan that was read, if this one still leads.
+// Replaces the plan that was read, if this node still leads.
 result<bool> etcd_registry::write_plan(uint64_t epoch, const std::string &text) {
     const auto done = decide(json::array({unchanged("plan", plan_), unchanged("leader", leader_)}),
                              put_request("plan", with_epoch(epoch, text), /*leased=*/false));
@@ -321,7 +321,8 @@ result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std:
     if (const status fits = check_registry_text("the plan", text); !fits) return fits.failure();
     if (epoch > epoch_max)
         return error{format("registry: epoch {} is above {}, the last", epoch, epoch_max)};
-    // Where there is none any more, as etcd began with nothing, whoever leads brings it back.
+    // A missing plan, for example after etcd was set up anew, does not stop a leader, who writes it
+    // again.
     if (!leads() || (plan_.mod_revision != 0 && state_.epoch != before)) return false;
     if (plan_stays_ && !state_.damaged.empty()) return error{state_.damaged};
     return write_plan(epoch, text);

@@ -3,8 +3,7 @@
 //   PREFIX/members/NAME   the text of a member, under a lease of lease_s
 //   PREFIX/leader         the leader's name, under its lease
 //   PREFIX/plan           epoch and plan; written only if it is still the one that was read, and
-//   the
-//                         leader's key is still as this process wrote it
+//                         the leader's key is still as this process wrote it
 //   PREFIX/notes/NAME
 //   PREFIX/beat           written by the leader once a second
 //

@@ -1,4 +1,4 @@
-// etcd_values.cpp - texts into values, with nothing believed.
+// etcd_values.cpp - parses texts into values without trusting them.
 #include "core/registry/etcd_values.h"
 
 #include <array>
@@ -15,7 +15,7 @@ constexpr std::string_view digits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr int depth_max = 32;
 
-// Brackets outside of texts: a parser would take memory for each.
+// Counts nesting outside of strings, because a parser needs memory for each level.
 bool too_deep(std::string_view text) {
     int depth = 0;
     bool in_text = false;

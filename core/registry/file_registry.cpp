@@ -1,4 +1,4 @@
-// file_registry.cpp - reads the directory, compares, writes whole files.
+// file_registry.cpp - reads the directory, compares it, writes whole files.
 #include "core/registry/file_registry.h"
 
 #include <fcntl.h>
@@ -28,14 +28,14 @@ error failed(const files::path &at, const char *what) {
     return error{format("registry: {}: {}: {}", at.string(), what, std::strerror(errno))};
 }
 
-// What stands in the place of a file.
+// The content of a place where a file should be.
 struct file_text {
     bool there = false;
-    std::string odd;  // why it is not read; empty: it was
+    std::string odd;  // why it was not read; empty: it was
     std::string text;
 };
 
-// Nothing but a file is opened for good, and nothing waits: not for who writes into a pipe either.
+// Only a regular file is really opened. Nothing waits, not even for a writer of a pipe.
 file_text look_into(const files::path &at) {
     file_text made;
     const auto odd = [&](std::string why) {
@@ -66,14 +66,14 @@ file_text look_into(const files::path &at) {
     return made;
 }
 
-// What is odd, or is not there, is nothing.
+// Nothing: missing, or no regular file.
 std::optional<std::string> read(const files::path &at) {
     file_text found = look_into(at);
     if (!found.there || !found.odd.empty()) return std::nullopt;
     return std::move(found.text);
 }
 
-// What is no file makes way; a folder does where it is empty.
+// Removes whatever is no file; a folder only if it is empty.
 status write(const files::path &at, const std::string &text) {
     std::error_code wrong;
     const auto is = files::symlink_status(at, wrong);
@@ -86,11 +86,12 @@ status write(const files::path &at, const std::string &text) {
     return made->commit();
 }
 
-// The open file; -1 with errno, EWOULDBLOCK where somebody else has it.
+// The locked open file. -1 with errno; EWOULDBLOCK: another process has the lock.
 int locked(const files::path &at, int how) {
     constexpr int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
     int file = ::open(at.c_str(), flags, 0644);
-    if (file < 0 && errno == ELOOP && ::unlink(at.c_str()) == 0)  // a link: not what was locked
+    if (file < 0 && errno == ELOOP && ::unlink(at.c_str()) == 0)  // a link, which is not the locked
+                                                                  // file
         file = ::open(at.c_str(), flags, 0644);
     if (file < 0 || ::flock(file, how) == 0) return file;
     const int why = errno;
@@ -107,7 +108,7 @@ bool is_locked(const files::path &at) {
     return taken;
 }
 
-// Whether the open file is still the one of that name.
+// Does the name still belong to the open file?
 bool is_at(int file, const files::path &at) {
     struct stat open, named;
     return file >= 0 && ::fstat(file, &open) == 0 && ::stat(at.c_str(), &named) == 0 &&
@@ -130,7 +131,7 @@ status make_folders(const files::path &directory) {
 void read_all(const files::path &folder, size_t count_max, bool alive_only,
               std::map<std::string, std::string> &out) {
     std::error_code wrong;
-    size_t entries = 0;  // bounded, whatever somebody puts there
+    size_t entries = 0;  // limited, whatever somebody puts there
     for (files::directory_iterator at(folder, wrong), end; !wrong && at != end;
          at.increment(wrong)) {
         const files::directory_entry &one = *at;
@@ -142,8 +143,8 @@ void read_all(const files::path &folder, size_t count_max, bool alive_only,
     }
 }
 
-// While it is there nobody else writes plans. Whoever holds the lock and does not let go is not
-// waited for.
+// While it lives, no other process writes plans. A process that never releases the lock is not
+// waited for forever.
 class writing {
 public:
     explicit writing(const files::path &directory) : at_(directory / "writing") {
@@ -208,8 +209,8 @@ result<registry_state> file_registry::look() {
     return seen;
 }
 
-// What somebody spoiled is no reason to forget the plan that was there; nor, to a member, is what
-// somebody put there who knew less.
+// A damaged plan is no reason to forget the plan that was there before. To a member, neither is an
+// older plan.
 void file_registry::look_at_plan(registry_state &seen) {
     const files::path at = directory_ / "plan";
     const file_text found = look_into(at);
@@ -218,7 +219,7 @@ void file_registry::look_at_plan(registry_state &seen) {
         plan.damaged = format("registry: {} is damaged: it is {}", at.string(), found.odd);
     else if (found.there)
         plan = judged(at.string(), found.text, !name_.empty());
-    // That of others stays; what is damaged is the leader's to write over.
+    // A plan of another cluster stays. A damaged plan is overwritten by the leader.
     written_ = plan.damaged.empty() ? plan.epoch : plan.of_another ? state_.epoch : 0;
     seen.damaged = std::move(plan.damaged);
     seen.epoch = plan.epoch, seen.plan = std::move(plan.text);
@@ -231,7 +232,7 @@ result<bool> file_registry::turn(uint64_t wait_ns) {
         if (!directory_.empty()) {
             auto seen = look();
             if (!seen) {
-                // Found the next time, and filled again.
+                // The next turn finds the new directory and fills it again.
                 if (!name_.empty())
                     if (const status made = make_folders(directory_); !made) return made.failure();
                 return seen.failure();
@@ -266,7 +267,7 @@ status file_registry::keep(const registry_state &seen) {
     return announce(std::string(name_), std::string(text_));
 }
 
-// Of several that do so the one with the highest epoch stays.
+// If several nodes restore a plan, the one with the highest epoch stays.
 status file_registry::keep_plan() {
     const writing alone(directory_);
     if (const status ok = alone.ok(); !ok) return ok;
@@ -280,7 +281,7 @@ status file_registry::keep_plan() {
     std::string ignored;
     const bool is_older =
         found.odd.empty() && split_epoch(found.text, epoch, ignored) && epoch < state_.epoch;
-    // What is no plan at all, or one beyond belief, the leader writes over.
+    // Only the leader overwrites a text that is no plan or has an impossible epoch.
     if (found.there && !is_older && lead_ < 0) return success();
     log_warning(
         format("registry: {} has {}; epoch {} of the plan, which is in force, is written there "
@@ -293,7 +294,7 @@ status file_registry::keep_plan() {
     return write_plan(state_.epoch, state_.plan);
 }
 
-// Requires: `writing` is locked.
+// Requires: `writing` holds the lock.
 status file_registry::write_plan(uint64_t epoch, const std::string &text) {
     const status done = write(directory_ / "plan", with_epoch(epoch, text));
     if (done) written_ = epoch;
@@ -347,7 +348,7 @@ result<bool> file_registry::lead() {
     return true;
 }
 
-// Somebody holds the leader's lock. Who does and takes no part leads nobody.
+// Another process holds the leader's lock. If it is no member, nobody leads.
 status file_registry::lead_is_taken() {
     const uint64_t now_ns = steady_ns();
     const bool owned = state_.leader != name_ && state_.members.contains(state_.leader);
@@ -369,7 +370,7 @@ result<bool> file_registry::put_plan(uint64_t before, uint64_t epoch, const std:
     if (const status ok = alone.ok(); !ok) return ok.failure();
     const files::path at = directory_ / "plan";
     const file_text found = look_into(at);
-    uint64_t there = before;  // none: somebody has removed it, and it is brought back
+    uint64_t there = before;  // none: somebody has removed the plan, and it is restored
     if (found.there) {
         plan_seen plan;
         if (found.odd.empty()) plan = judged(at.string(), found.text, /*is_member=*/true);

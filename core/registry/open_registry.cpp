@@ -1,4 +1,4 @@
-// open_registry.cpp - one line a kind.
+// open_registry.cpp - one line per kind of registry.
 #include "core/registry/open_registry.h"
 
 #include "core/registry/etcd_registry.h"

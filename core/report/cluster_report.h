@@ -1,4 +1,5 @@
-// cluster_report.h - what a run over a cluster measured besides: requests, homes, links, over time.
+// cluster_report.h - the additional figures of a run over a cluster: requests, homes, links, and
+// figures over time.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@
 namespace moorage::core {
 
 struct cluster_report {
-    // Requests that enter at one server, or of one user.
+    // Requests that enter at one server, or those of one user.
     struct home {
         std::string name;
         uint64_t requests = 0, tokens = 0;
@@ -35,13 +36,14 @@ struct cluster_report {
         uint64_t activation_bytes = 0, migration_bytes = 0, queue_peak = 0;
         std::optional<double> utilisation = {};  // null: not measured
     };
-    // By time since the run began; latency by the arrival of requests.
+    // By time since the run began. Latency is by the arrival of requests.
     struct bucket {
         double local_ratio = 1, latency_ms = 0;
         uint64_t requests = 0, activation_bytes = 0, migration_bytes = 0;
     };
     struct migration {
-        double at_s = 0, done_s = 0;  // decided; the last copy arrived, or negative: not yet
+        double at_s = 0, done_s = 0;  // time of the decision; time of the last copy's arrival,
+                                      // negative: not yet
         bool adopted = false;
         uint64_t added_copies = 0, added_bytes = 0, given_up = 0;
         double remote_per_s_current = 0, remote_per_s_candidate = 0;
@@ -49,20 +51,21 @@ struct cluster_report {
     std::string policy;  // of placement
     double duration_s = 0, bucket_s = 0;
     summary_ms latency_ms;
-    // From a layer's routing to its last output, over all layers; null: not measured.
+    // Time from a layer's routing to its last output, over all layers. null: not measured.
     std::optional<double> experts_ms_per_token = {};
-    bool by_token = false;  // experts are counted once a token that chose them, not once a pass
+    bool by_token = false;  // experts are counted once for each token that chose them, not once a
+                            // pass
     double local_ratio = 1;
-    double remote_call_ms = 0;  // mean, of one server in one step, however many experts
+    double remote_call_ms = 0;  // mean for one server in one step, with any number of experts
     uint64_t calls = 0, events = 0;
     std::vector<home> homes;
     std::vector<device> devices;
-    std::vector<link> links;  // that carried anything; local ones apart
+    std::vector<link> links;  // links that carried anything; local ones apart
     std::vector<bucket> over_time;
     std::vector<migration> migrations;
-    // [servers][layers] copies held at the end; layers of all models one after the other.
+    // [servers][layers] copies held at the end. Layers of all models, one model after the other.
     std::vector<std::vector<uint32_t>> servers_layers;
-    std::vector<uint32_t> layers_experts;  // [layers] experts that there are
+    std::vector<uint32_t> layers_experts;  // [layers] number of experts
     std::vector<uint32_t> models_layers;   // [models]
 };
 

@@ -1,4 +1,5 @@
-// comparison.cpp - finds what differs between runs, which are comparable, and writes them as JSON.
+// comparison.cpp - finds the differences between runs, decides which are comparable, and writes
+// them as JSON.
 #include "core/report/comparison.h"
 
 #include <algorithm>
@@ -175,7 +176,7 @@ uint64_t slots_of(const comparison_row &row, const flat_config &flat) {
                : 0;
 }
 
-// To the three digits that a table shows: what looks alike is not told apart.
+// Rounded to the three digits that a table shows: equal texts count as equal.
 double ranked_ms(const comparison_row &of) {
     const double ms = shown_ms(of);
     if (ms <= 0) return 0;
@@ -348,7 +349,7 @@ double time_ms(const run_report &of) {
 }
 
 std::optional<double> quality_of(const run_report &of) {
-    // A text that was given is the same in every row; one that was written is not.
+    // A given text is the same in every row. A written text is not.
     if (of.text.scored != 0 && of.text.texts.empty()) return of.text.nll;
     if (!of.lossy) return 0;
     // A choice that is not the model's is never worth more than the model's own, whatever one text
@@ -404,7 +405,7 @@ double mean_or(const comparison_row &row, std::string_view path, double own) {
 
 double half_interval(std::span<const double> values) {
     assert(values.size() >= 2);
-    // Their mean is rounded, and what is equal has no spread.
+    // Their mean is rounded. Equal values have no spread.
     if (std::ranges::all_of(values, [&](double one) { return one == values[0]; })) return 0;
     const auto count = static_cast<double>(values.size());
     const double mean = mean_of(values);

@@ -289,8 +289,8 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
     return count > 1 && !text.empty() ? "over all rows, " + text : text;
 }
 
-// Where the highest hit rate is not the highest speed, once: the first size where the speeds are
-// more than 1 % apart and the hit rates differ as they are written.
+// Says once that the highest hit rate is not the highest speed: for the first size where the speeds
+// are more than 1 % apart and the hit rates differ as they are written.
 std::string hit_rate_sentence(const comparison &compared, const comparison_view &view) {
     const auto hits = [&](size_t i) { return hit_rate_of(compared.rows[i]); };
     const auto ms = [&](size_t i) { return shown_ms(compared.rows[i]); };

@@ -1,4 +1,4 @@
-// failed_rows.cpp - what is shown of rows that failed.
+// failed_rows.cpp - shows rows that failed.
 #include "core/report/failed_rows.h"
 
 #include "core/base/json.h"

@@ -1,4 +1,4 @@
-// failed_rows.h - rows that did not come to their end, beside those that did: as text, JSON, HTML.
+// failed_rows.h - rows that failed, beside those that ended: as text, JSON, HTML.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 namespace moorage::core {
 
 struct failed_row {
-    std::string label;   // tells it from the others: "cache.plugin=mine, memory.experts=4"
-    std::string why;     // one line: the error, or who died, where, of what
+    std::string label;   // tells the row from others: "cache.plugin=mine, memory.experts=4"
+    std::string why;     // one line: the error, or what died, where, and why
     json_box death;      // policy, library, kind, call, layer, token, signal ...; null: an error
-    bool usage = false;  // the error is one in what was asked
+    bool usage = false;  // the error is in the user's request
 };
 
 // "FAILED  label: why", a paragraph each; "" where there are none.

@@ -138,7 +138,7 @@ std::vector<size_t> pareto_set(const tuning &of) {
         if (x != y) return (x < y) != large;
         return goal.better(figure_at(of, a), figure_at(of, b));
     });
-    // From the cheapest on, what is better than all before it; of equal ones all.
+    // From the cheapest on: every trial that is better than all before it. All of equal ones.
     std::vector<size_t> front;
     for (const size_t i : order) {
         const bool equal = !front.empty() && of.trials[i].at[0] == of.trials[front.back()].at[0] &&

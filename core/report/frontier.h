@@ -1,12 +1,11 @@
-// frontier.h - how a figure goes with a parameter, and which values are worth having: those that no
-// other value beats in both.
+// frontier.h - how a figure depends on a parameter, and which values are Pareto-optimal.
 //
 //   tuning drawn{.params = {memory, policy}, .targets = {{.metric = "tpot_ms"}}};
 //   if (trace_frontier(drawn, run, {})) ...pareto_set(drawn)
 //
-// The first parameter is a number; all others are words, and each combination of them is a curve.
+// The first parameter is a number. All others are words, and each combination of them is a curve.
 // Runs go where a curve is least known: into the gap with the largest step of the figure and of the
-// parameter, as shares of what is seen of each.
+// parameter, as shares of the range seen of each.
 #pragma once
 
 #include <string>
@@ -16,8 +15,8 @@
 
 namespace moorage::core {
 
-// Fills in trials and the trend: a parameter without a preference costs what it is worth, so the
-// smallest. Errors are those of `run`.
+// Fills in trials and the trend. A parameter without a preference is a cost, so the smallest value
+// is preferred. Errors are those of `run`.
 status trace_frontier(tuning &of, const run_points &run, const search_limits &limits);
 
 // The Pareto-optimal trials among those that count: no other trial is better in the parameter or in

@@ -1,4 +1,4 @@
-// guarding.cpp - lines, warnings and a table about what the guard holds off.
+// guarding.cpp - lines, warnings and a table about the policies that the guard switches off.
 #include "core/report/guarding.h"
 
 #include "core/base/json.h"

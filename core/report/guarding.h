@@ -1,4 +1,4 @@
-// guarding.h - what the guard of a run found and did, for every form of the report.
+// guarding.h - the measurements and decisions of a run's guard, for every form of the report.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct guard_arm {
     // Times of the last trial, per token. Both 0: there was none, and `why` says why not.
     double on_ns = 0, off_ns = 0;
     std::string why;
-    uint64_t since_token = 0;  // the decision stands
+    uint64_t since_token = 0;  // since when the decision stands
     uint64_t trials = 0, changes = 0;
     uint64_t off_tokens = 0;  // handled without it, trials included
 };

@@ -1,4 +1,4 @@
-// odd_figure.h - the last look at figures before they go out: every number has to be finite.
+// odd_figure.h - the last check of figures before they are written: every number has to be finite.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// page.cpp - the frame of a page: what it says in words, its JSON, its scripts.
+// page.cpp - the frame of a page: its text, its JSON, its scripts.
 #include "core/report/page.h"
 
 #include "core/base/json.h"

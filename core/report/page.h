@@ -21,8 +21,9 @@ namespace moorage::core {
 struct page {
     std::string title;
     std::string kind;                       // "comparison", "placement", "frontier", "validation"
-    std::string command = {};               // that makes the page again; may be empty
-    std::vector<std::string> reading = {};  // sentences; those that begin with "warning" stand out
+    std::string command = {};               // command that makes the page again; may be empty
+    std::vector<std::string> reading = {};  // sentences; those that begin with "warning" are
+                                            // highlighted
     std::span<const failed_row> failed = {};
     std::string text = {};  // the report as a terminal shows it
     json_box data = {};

@@ -215,7 +215,7 @@ std::string to_text(const placement_report &report) {
     if (report.rows.size() == 1) return header(report) + one_row(report, report.rows[0]);
     std::string text = header(report) + "\n" + table(report), notes;
     for (const placement_row &row : report.rows) {
-        // Where settings were swept too, what policies state is left to JSON and page.
+        // If settings were swept too, facts of policies are only in JSON and page.
         const bool stated = row.refusal.empty() && report.scenes.size() == 1;
         const std::string facts = stated ? facts_text(row.made) : row.refusal;
         if (facts.empty()) continue;

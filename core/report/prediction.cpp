@@ -74,8 +74,8 @@ std::string gap_text(const term &one) {
     return (gap_ms < 0 ? "-" : "+") + human_ms(std::abs(gap_ms));
 }
 
-// A line for each cause: both times, how far they are apart, and what share of the phase's real
-// time that is; the shares sum to the error of the phase.
+// A line for each cause: both times, their difference, and the share of the phase's real time that
+// it is. The shares sum to the error of the phase.
 std::string phase_text(const phase_terms &phase) {
     std::string text = format("\n{:<22}{:>14}{:>14}{:>14}{:>14}\n", phase.name + ", by cause",
                               "emulated", "real", "gap", "of the time");

@@ -1,5 +1,5 @@
-// prediction.h - how far an emulated run is from a real one of the same work, term by term, and
-// which causes of its time the difference is made of.
+// prediction.h - compares an emulated run with a real one of the same work, term by term, and
+// divides the difference by the causes of time.
 //
 //   const prediction found = compare_runs(emulated, real);
 //   std::fputs(to_text(found).c_str(), stdout);
@@ -20,7 +20,7 @@ struct term {
     std::string meaning;  // for the table
     term_unit unit = term_unit::ms;
     double emulated = 0, real = 0;
-    // (emulated - real) / real; 0 where both are 0, infinite where only the real one is.
+    // (emulated - real) / real. 0 if both are 0, infinite if only the real one is.
     double relative() const;
 };
 
@@ -35,15 +35,15 @@ struct prediction {
     std::string profile, executor;  // of the emulated run; of the real one
     uint64_t tokens = 0;
     std::vector<term> terms;
-    std::vector<phase_terms> phases;  // those that took time
-    // The cause whose times are furthest apart, in milliseconds: where the model of costs is most
-    // in error ("decode.link"); empty where there is none.
+    std::vector<phase_terms> phases;  // phases that took time
+    // The cause whose times are furthest apart, in milliseconds. There the model of costs has its
+    // largest error ("decode.link"). Empty: there is none.
     std::string worst;
     std::vector<std::string> warnings;  // why the runs are not of the same work, if so
 };
 
-// `real` stands for the run and for decoding, `prompted` for the prompt: each is the quickest of
-// its phase where there were several.
+// `real` is for the run and for decoding, `prompted` for the prompt. If there were several runs,
+// each is the fastest in its phase.
 prediction compare_runs(const run_report &emulated, const run_report &real,
                         const run_report &prompted);
 inline prediction compare_runs(const run_report &emulated, const run_report &real) {

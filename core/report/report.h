@@ -1,4 +1,5 @@
-// report.h - what a run measured: the figures of the contract, and how they become text and JSON.
+// report.h - the results of a run: the figures of the contract, and their conversion to text and
+// JSON.
 #pragma once
 
 #include <array>
@@ -25,24 +26,24 @@ struct time_ms {
     double transfer = 0;  // host-to-GPU link busy
     double stall = 0;     // GPU idle because an expert was awaited
     double cpu = 0;       // CPU pool busy
-    // Host time of decisions: policies, and the checks of what they say. Not known in virtual time.
+    // Host time of decisions: policies, and the checks of their advice. Not known in virtual time.
     double policy = 0;
 };
 
-// Host memory as a cache of what is on disk.
+// Host memory as a cache of the disk.
 struct host_report {
     uint32_t slots = 0;
     uint64_t requested = 0;    // by loads and by experts computed on the CPU ...
-    uint64_t hits = 0;         // ... of what was there
-    uint64_t disk_bytes = 0;   // read for them
-    uint64_t first_bytes = 0;  // read before, as its first content
-    double disk_ms = 0;        // the disk was busy, but for that
+    uint64_t hits = 0;         // ... of experts that were there
+    uint64_t disk_bytes = 0;   // bytes read for misses
+    uint64_t first_bytes = 0;  // bytes read earlier, as the first content
+    double disk_ms = 0;        // time that the disk was busy, without the first content
 };
 
 // One of several GPUs that share the experts.
 struct device_report {
     std::string name;
-    uint32_t experts = 0, slots = 0;  // that belong to it; whole or top segments
+    uint32_t experts = 0, slots = 0;  // experts that belong to it; whole or top segments
     uint64_t requested = 0, hits = 0, loaded = 0;
     uint64_t h2d_bytes = 0;
     double compute_ms = 0, transfer_ms = 0, stall_ms = 0;
@@ -53,15 +54,15 @@ struct text_report {
     std::string model;                        // its directory's name; empty: the run had no model
     std::vector<std::string> prompts, texts;  // parallel; texts without their prompts
     uint64_t written = 0;                     // tokens
-    uint64_t scored = 0;                      // tokens that had one before them
+    uint64_t scored = 0;                      // tokens that follow another token
     double nll = 0;                           // mean of -log p over them
     struct part {
         std::string name;
         uint64_t scored = 0;
         double nll = 0;
     };
-    std::vector<part> parts;  // of the scored text, where it has several
-    // With a lossy router: nll of the same tokens when the model's own choice stands.
+    std::vector<part> parts;  // parts of the scored text, if it has several
+    // With a lossy router: nll of the same tokens under the model's own choice.
     std::optional<double> own_nll;
     double perplexity() const;
     double nll_change() const;  // nll - *own_nll; Requires: own_nll
@@ -92,17 +93,18 @@ struct run_report {
     double tokens_per_s = 0;
     expert_counts experts;
     routing_counts routing;
-    bool lossy = false;  // the router may choose what the model does not
+    bool lossy = false;  // the router may choose differently from the model
     // Names of the experts' versions, and the work done in each. Empty: there is one version.
     std::vector<std::string> version_names;
     version_counts versions[2];
     byte_counts bytes;
     arrangement_report arrangement;
-    std::optional<host_report> host;     // where it does not hold all experts
+    std::optional<host_report> host;     // if host memory does not hold all experts
     std::vector<device_report> devices;  // empty: there is one
-    time_ms time;                        // of several devices together
-    // [layers + 1][prefill, decode] what the time went to; the last: heads, and between passes. All
-    // of it together is total_ms, of a cluster that of each of its pipelines.
+    time_ms time;                        // sum over several devices
+    // [layers + 1][prefill, decode] the time by causes. The last layer stands for heads and for the
+    // time between passes. Together they sum to total_ms; for a cluster, to that of each of its
+    // pipelines.
     std::vector<std::array<time_causes, 2>> causes;
     bool has_predictions = false;
     uint64_t predicted = 0, predicted_right = 0;  // sums over the layers
@@ -112,15 +114,15 @@ struct run_report {
     json_box config;                        // resolved, by section
     std::map<std::string, uint64_t> faults;
     std::map<std::string, uint64_t> without_advice;  // calls that a policy left to the default
-    std::map<std::string, std::vector<fact>> facts;  // that policies state, by policy
+    std::map<std::string, std::vector<fact>> facts;  // facts that policies state, by policy
     std::vector<std::string> warnings;
-    std::string misfit;  // what it asks of an emulated machine's memory beyond what that has
+    std::string misfit;  // need beyond an emulated machine's memory
     text_report text;
     std::optional<cluster_report> cluster;
     // Misses of the offline optimum at the same slots and sharing. It loads each request of the
     // trace on demand, into the cache. 0: not counted.
     uint64_t opt_misses = 0;
-    std::string opt_reason;  // why it was not, where this run counts something else
+    std::string opt_reason;  // why it was not counted, if this run counts something else
 };
 
 // The contract's JSON. Numbers are written so that equal runs give equal bytes.

@@ -1,4 +1,5 @@
-// report_figures.h - what the files that hold figures' tables share; figure_table.h is for others.
+// report_figures.h - shared by the files that hold tables of figures. Other files use
+// figure_table.h.
 #pragma once
 
 #include <span>
@@ -12,7 +13,8 @@
 
 namespace moorage::core {
 
-// Every figure that applies, in the order of the table. Json: `json`, known where this is used.
+// Every figure that applies, in the order of the table. Json: `json`, which is only known where
+// this is used.
 template <class Of, class Json = json>
 Json table_json(std::span<const figure_row<Of>> rows, const Of &of) {
     Json all = Json::object();

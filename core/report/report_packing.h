@@ -1,5 +1,5 @@
-// report_packing.h - the fields of a run's report that own memory, for base/packing.h. A field that
-// a struct gains makes its line here refuse to compile until it is named.
+// report_packing.h - the fields of a run's report that own memory, for base/packing.h. If a struct
+// gets a new field, its line here does not compile until the field is named.
 #pragma once
 
 #include "core/base/fact_packing.h"

@@ -1,4 +1,4 @@
-// substitution.h - what a lossy router changed, and what it cost, for every form of the report.
+// substitution.h - the changes by a lossy router and their cost, for every form of the report.
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@
 
 namespace moorage::core {
 
-// "0.04 %": as percent(), for shares that are small and matter; "-" when there is nothing to divide
-// by.
+// "0.04 %": as percent(), for small shares that matter. "-": there is nothing to divide by.
 std::string fine_percent(double part, double whole);
 
 // Share of the model's own choices. 0 if there were none.
@@ -24,17 +23,17 @@ double substituted_share(const routing_counts &routing, uint64_t substituted);
 // that stood, rows_agreement that of the rows (a token at a layer) left as they were.
 json to_json(const routing_counts &routing, uint64_t substituted);
 
-// Label and text of the lines of a run's report; none where the router is lossless.
+// Label and text of the lines of a run's report. None if the router is lossless.
 std::vector<std::pair<std::string, std::string>> routing_lines(const run_report &report);
 
 // "82.00 % of the work in big.gguf (1.2 GB loaded), 18.00 % in small.gguf (0.1 GB loaded)".
 // Requires: experts have two versions.
 std::string versions_text(const run_report &report);
 
-// "+1.14 %": perplexity against that of the model's own routing; "-" where it is not known.
+// "+1.14 %": perplexity against that of the model's own routing. "-": not known.
 std::string perplexity_change(const text_report &text);
 
-// The same of a row: the means of its repeats, where it has some.
+// The same for a row: the means of its repeats, if it has some.
 double substituted_share(const comparison_row &row);
 std::string perplexity_change(const comparison_row &row);
 

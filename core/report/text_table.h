@@ -1,4 +1,4 @@
-// text_table.h - a table for a terminal: columns of texts, cut to the width that there is.
+// text_table.h - a table for a terminal: columns of texts, cut to the available width.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,24 @@ namespace moorage::core {
 struct table_column {
     std::string heading;
     std::vector<std::string> cells;  // by row
-    bool is_key = false;             // left-aligned, and cut when the table is too wide
-    uint8_t spare = 0;               // a figure that may be left out, the highest first; 0: never
+    bool is_key = false;             // left-aligned, and cut if the table is too wide
+    uint8_t spare = 0;               // this figure may be left out, the highest first; 0: never
     size_t width() const;
 };
 
-// Equal decimals for a whole column, so that the points stand below each other: three significant
-// digits for the smallest value, but no more than six for the largest. "-" for what is not finite.
+// Equal decimals for a whole column, so that the points are below each other: three significant
+// digits for the smallest value, but no more than six for the largest. "-" if a value is not
+// finite.
 std::vector<std::string> aligned(const std::vector<double> &values);
 
-// Widths that fit the table into `columns_max`, 0 for what is left out. In this order, as far as it
-// takes: the widest key column is cut, down to what most names need; spare figures are left out;
-// keys are cut to their least; the last keys are left out, but never the first, and none without
-// which rows had one name: rather is the table too wide. Key columns come first.
+// Widths that fit the table into `columns_max`. 0: the column is left out. Steps, as far as
+// necessary:
+//   1. The widest key column is cut, down to the need of most names.
+//   2. Spare figures are left out.
+//   3. Keys are cut to their minimum.
+//   4. The last keys are left out, but never the first, and none without which two rows would have
+//      one name. Then the table stays too wide.
+// Key columns come first.
 std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size_t columns_max);
 
 // "hidden, as the table is too narrow: late, wasted", or nothing.

@@ -41,10 +41,11 @@ time_causes sum_of(const std::array<time_causes, 2> &phases) {
     return sum += phases[1];
 }
 
-// Takes away, and gives, the time without requests: it is no part of what a token waits for.
+// Takes the time without requests out and returns it. It is no part of a token's waiting.
 uint64_t take_idle(time_causes &from) { return std::exchange(from[cause::idle], 0); }
 
-// "computes 71.2 %, waits for the link 28.8 %": what is half a percent or more, the largest first.
+// "computes 71.2 %, waits for the link 28.8 %": causes of half a percent or more, the largest
+// first.
 std::vector<std::string> shares_of(const time_causes &of) {
     std::vector<size_t> order;
     for (size_t i = 0; i < cause_count; ++i)
@@ -171,8 +172,8 @@ json causes_json(const std::array<time_causes, 2> &phases) {
     json all = json::object();
     for (size_t phase = 0; phase < phases.size(); ++phase)
         for (size_t i = 0; i < cause_count; ++i) {
-            // Runs whose requests are all there from the start, on one machine, have no such time,
-            // nor those in virtual time whose policies take none.
+            // Two kinds of runs have no such time: runs on one machine with all requests there from
+            // the start, and runs in virtual time whose policies take none.
             const auto which = static_cast<cause>(i);
             const bool always =
                 which != cause::idle && which != cause::network && which != cause::policy;

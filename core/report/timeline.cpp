@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "core/base/mapped_file.h"
+#include "core/base/partial_files.h"
 #include "core/base/text.h"
 #include "core/report/timeline_format.h"
 
@@ -34,6 +36,9 @@ timeline::~timeline() = default;
 
 result<std::unique_ptr<timeline>> timeline::open(const std::filesystem::path &path,
                                                  uint64_t events_max) {
+    if (file_was_read(output_path(path)))
+        return error{format("timeline {}: this run reads that file; name another", path.string()),
+                     true};
     auto file = atomic_file::create(path);
     if (!file)
         return error{format("timeline {}; name a file in a folder that exists and is writable",
@@ -68,7 +73,7 @@ uint32_t timeline::counter(std::string_view name, std::string_view process) {
     return row_of(name, process, true);
 }
 
-// False when the event is to be left out. The first one left out leaves a mark where it would be.
+// False: the event is left out. The first event that is left out leaves a mark in its place.
 bool timeline::admit(uint32_t track, uint64_t time_ns) {
     assert(track < rows_.size());
     if (!file_ || !shown_) return false;

@@ -1,5 +1,5 @@
-// timeline.h - what every device did when, for ui.perfetto.dev: as Perfetto's protobuf or as Chrome
-// trace events in JSON, either of them compressed or not.
+// timeline.h - the work of every device over time, for ui.perfetto.dev. Written as Perfetto's
+// protobuf or as Chrome trace events in JSON, compressed or not.
 //
 //     auto opened = timeline::open("run.pftrace");
 //     timeline &shown = **opened;
@@ -7,9 +7,9 @@
 //     shown.span(compute, "expert 5", 1200, 800, {{"layer", 3}, {"tokens", 1}});
 //     shown.close();
 //
-// The file's name says the format: .pftrace or .perfetto-trace, else JSON; .gz after it compresses.
-// Events go to a temporary file as they come, in any order of time, and are not kept. close() gives
-// the file its name; without it nothing is left. One thread at a time.
+// The file's name gives the format: .pftrace or .perfetto-trace, otherwise JSON. A further .gz
+// compresses it. Events go to a temporary file as they come, in any order of time, and are not
+// kept. close() gives the file its name; without close() no file is left. One thread at a time.
 #pragma once
 
 #include <concepts>
@@ -59,7 +59,8 @@ class timeline {
 public:
     using arguments = timeline_arguments;
 
-    // Perfetto reads a few million events before it becomes slow; more are counted and left out.
+    // Perfetto reads a few million events before it becomes slow. Further events are counted and
+    // left out.
     static constexpr uint64_t events_max_default = 4'000'000;
 
     static result<std::unique_ptr<timeline>> open(const std::filesystem::path &path,
@@ -68,9 +69,9 @@ public:
     timeline(const timeline &) = delete;
     timeline &operator=(const timeline &) = delete;
 
-    // A row of spans, such as "GPU compute", "copy host to GPU" or "CPU pool", in the process (a
-    // device or a host) named. Rows are shown in the order in which they were asked for; asking
-    // again gives the same row.
+    // A row of spans, such as "GPU compute", "copy host to GPU" or "CPU pool", in the named process
+    // (a device or a host). Rows are shown in the order of the first request. Asking again gives
+    // the same row.
     uint32_t track(std::string_view name, std::string_view process = "device");
     // A row of values over time.
     uint32_t counter(std::string_view name, std::string_view process = "device");
@@ -79,16 +80,16 @@ public:
     void span(uint32_t track, std::string_view name, uint64_t start_ns, uint64_t duration_ns,
               arguments values = {}, timeline_flow flow = {});
     void instant(uint32_t track, std::string_view name, uint64_t at_ns, arguments values = {});
-    // The counter has the value from then on; infinite ones are left out.
+    // The counter has the value from then on. Infinite values are left out.
     void value(uint32_t counter, uint64_t at_ns, double value);
 
-    // Events are left out, uncounted, while it is off.
+    // While it is off, events are left out and not counted.
     void show(bool on) { shown_ = on; }
     uint64_t events() const { return events_; }
     uint64_t events_left_out() const { return left_out_; }
 
-    // Ends the file. Later events are ignored; closing again says the same. An error says that the
-    // file could not be written, now or earlier; then there is none.
+    // Ends the file. Later events are ignored. Closing again returns the same status. An error says
+    // that the file could not be written, now or earlier; then there is no file.
     status close();
 
 private:
@@ -106,7 +107,7 @@ private:
 
     std::optional<atomic_file> file_;  // empty once closed
     std::unique_ptr<timeline_format> format_;
-    std::unique_ptr<gzip_writer> compress_;  // null: it is written as it is
+    std::unique_ptr<gzip_writer> compress_;  // null: written without compression
     status ended_ = success();
     const uint64_t events_max_;
     uint64_t events_ = 0, left_out_ = 0;

@@ -12,10 +12,10 @@ struct z_stream_s;
 
 namespace moorage::core {
 
-// Where an event stands. Both are counted from 1; threads over all processes.
+// The place of an event. Both are counted from 1. Threads are counted over all processes.
 struct timeline_place {
     uint32_t process, thread;
-    std::string_view name;  // of the row
+    std::string_view name;  // name of the row
 };
 
 class timeline_format {
@@ -27,7 +27,7 @@ public:
     virtual void span(std::string &out, const timeline_place &at, std::string_view name,
                       uint64_t start_ns, uint64_t duration_ns, timeline_arguments values,
                       timeline_flow flow) = 0;
-    // everywhere: it is about the whole timeline.
+    // everywhere: the event belongs to the whole timeline.
     virtual void instant(std::string &out, const timeline_place &at, std::string_view name,
                          uint64_t at_ns, timeline_arguments values, bool everywhere) = 0;
     virtual void value(std::string &out, const timeline_place &at, uint64_t at_ns,
@@ -37,7 +37,7 @@ public:
 std::unique_ptr<timeline_format> json_timeline();
 std::unique_ptr<timeline_format> perfetto_timeline();
 
-// Bytes of a gzip file (RFC 1952), piece by piece; no name and no time in it.
+// Writes the bytes of a gzip file (RFC 1952), piece by piece, without name and time.
 class gzip_writer {
 public:
     gzip_writer();

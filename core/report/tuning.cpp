@@ -71,7 +71,7 @@ private:
     std::map<tuned_point, size_t> known_;       // its trial
 };
 
-// Runs what was not run before.
+// Runs the points that were not run before.
 status value_search::try_at(line &on, const std::vector<size_t> &indices) {
     std::vector<tuned_point> fresh;
     std::vector<std::pair<size_t, tuned_point>> wanted;
@@ -117,7 +117,7 @@ void value_search::settle_trend(const line &on) {
     }
 }
 
-// The middles of the gaps beside the best few trials that no neighbour is better than.
+// The middles of the gaps beside the best few trials that have no better neighbour.
 std::vector<size_t> value_search::beside_valleys(const line &on) const {
     struct valley {
         size_t trial;

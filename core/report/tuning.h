@@ -35,20 +35,21 @@ struct value_grid {
     std::vector<double> values() const;
 };
 
-// Which of the values that meet the targets is taken.
+// Which of the values that meet the targets is chosen.
 enum class preference : uint8_t {
-    by_trend,  // the smallest, but the largest where larger values make the first figure worse
+    by_trend,  // the smallest; but the largest if larger values make the first figure worse
     smallest,
     largest
 };
 
 struct tuned_param {
     std::string name;                     // "router.alpha"
-    std::vector<std::string> words = {};  // what it may be; empty: a number of the grid
+    std::vector<std::string> words = {};  // possible words; empty: a number of the grid
     value_grid grid = {};
     preference prefer = preference::by_trend;  // search_values() settles a trend
     bool is_number() const { return words.empty(); }
-    // As a configuration spells it. `value` is a number of the grid, or the index of a word.
+    // The value as a configuration writes it. `value` is a number of the grid, or the index of a
+    // word.
     std::string text_of(double value) const;
 };
 
@@ -57,7 +58,7 @@ using tuned_point = std::vector<double>;  // [params]
 struct trial {
     tuned_point at;
     std::vector<double> figures;  // [targets]; none: its run failed
-    std::string misfit;  // what it needs and the machine does not have; such a value is no answer
+    std::string misfit;           // its need beyond the machine; such a value is no answer
     bool counts() const { return !figures.empty() && misfit.empty(); }
 };
 
@@ -66,12 +67,13 @@ struct tuning {
     std::vector<metric_target> targets;
     std::vector<trial> trials = {};       // in the order in which they ran
     std::vector<failed_row> failed = {};  // those without figures
-    bool stopped = false;                 // there were as many runs as are allowed, and more to try
+    bool stopped = false;                 // the limit of runs was reached, and there was more to
+                                          // try
     std::optional<size_t> chosen = {};    // a trial; none: no run meets the targets
-    std::optional<run_report> report = {};  // its own
+    std::optional<run_report> report = {};  // report of the chosen trial
 
     bool meets(const trial &one) const;
-    // The trial that is nearest to what is wanted; none: none counts.
+    // The trial that is nearest to the targets. none: no trial counts.
     std::optional<size_t> best() const;
     // Whether `a` is nearer than `b`. These count in order: the targets are missed by less, then
     // figures that are to be as good as possible, then preferred values, in the order of targets
@@ -79,11 +81,11 @@ struct tuning {
     bool better(const trial &a, const trial &b) const;
 };
 
-// One trial for each point, in their order. Failed ones are added to tuning::failed by the callee.
+// Runs one trial for each point, in their order. The callee adds failed ones to tuning::failed.
 using run_points = std::function<result<std::vector<trial>>(std::span<const tuned_point>)>;
 
 struct search_limits {
-    uint32_t samples = 6;     // of a number, to begin with; two or more
+    uint32_t samples = 6;     // of a number, at first; two or more
     uint32_t runs_max = 100;  // points
 };
 
@@ -95,7 +97,7 @@ std::string to_text(const tuning &found);
 // {"params": [{"name", "from", "to", "step", "prefer" or "words"}], "targets": [{"metric",
 // "relation", "value"}], "samples": [{"values": {name: value}, "figures": {metric: figure}, "fits",
 // "met"}], "chosen": a sample or null, "met", "best": a sample or null, "stopped", "report": of the
-// chosen run, "failed": values whose runs failed, where there are any}. With one parameter and one
+// chosen run, "failed": values whose runs failed, if there are any}. With one parameter and one
 // target, "param", "target", "prefer" and "grid" stand beside them, and "value" and "measured" in
 // each sample.
 json to_json(const tuning &found);

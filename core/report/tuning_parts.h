@@ -1,5 +1,5 @@
-// tuning_parts.h - what searches and frontiers share: where samples lie, and trials as columns and
-// JSON.
+// tuning_parts.h - shared by searches and frontiers: the places of samples, and trials as columns
+// and JSON.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,10 @@ namespace moorage::core {
 // indices if there are no more. Requires: count above 0, samples above 1.
 std::vector<size_t> spread_indices(size_t count, size_t samples);
 
-// A column a parameter and a target; `rows` are trials with figures.
+// A column for each parameter and target. `rows` are trials with figures.
 std::vector<table_column> trial_columns(const tuning &of, const std::vector<size_t> &rows);
 
-// {"values", "figures", "fits", "met"}, and "value" and "measured" where there is one of each.
+// {"values", "figures", "fits", "met"}, and "value" and "measured" if there is one of each.
 json trial_json(const tuning &of, const trial &one);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// tuning_text.cpp - what a search ran and found: a table with sentences below it, and JSON.
+// tuning_text.cpp - the runs and the answer of a search: a table with sentences below it, and JSON.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

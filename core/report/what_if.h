@@ -1,4 +1,5 @@
-// what_if.h - what a run would gain by more of each resource: the same run, once for each.
+// what_if.h - what a run would gain from more of each resource: runs the same configuration once
+// for each.
 #pragma once
 
 #include <optional>
@@ -12,13 +13,13 @@ namespace moorage::core {
 
 struct what_if {
     struct row {
-        std::string resource;      // as of resource_names, or "expert_memory" or "host_memory"
+        std::string resource;      // one of resource_names, or "expert_memory" or "host_memory"
         std::string words;         // "the link"
         std::optional<double> ms;  // none: its run failed
-        std::string why;           // it did, or what the machine lacks for it
+        std::string why;           // why it failed, or what the machine lacks for it
     };
-    double factor = 1.1;  // of each, one at a time
-    std::string metric;   // "tpot_ms", or "ttft_ms" of a run without decoding
+    double factor = 1.1;  // factor for each, one at a time
+    std::string metric;   // "tpot_ms", or "ttft_ms" for a run without decoding
     double base_ms = 0;
     std::vector<row> rows;
 
@@ -33,7 +34,7 @@ double figure_of(const what_if &asked, const run_report &of);
 
 // "the link decides: 10 % more of it saves 6.6 %; next is ...".
 std::string what_if_sentence(const what_if &asked);
-// A table, the largest saving first, and the sentence that follows from it; at most 80 columns.
+// A table, the largest saving first, and the sentence that follows from it. At most 80 columns.
 std::string to_text(const what_if &asked);
 // A table for several runs: what each resource saves each of them, one row a run. `labels` are
 // theirs.

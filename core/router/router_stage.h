@@ -1,5 +1,5 @@
-// router_stage.h - the router stage: asks the policy, checks that its choice can be computed, keeps
-// it within what the run allows, and counts what it changed.
+// router_stage.h - the router stage: asks the policy, checks that its choice can be computed,
+// limits it to what the run allows, and counts the changes.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,25 @@
 
 namespace moorage::core {
 
-// How far a router may depart from the model's own choice.
+// How far a router may deviate from the model's own choice.
 struct routing_rules {
-    std::vector<uint64_t> exact_requests = {};  // ascending: the model's own choice stands for them
-    // Share of a request's choices, counted from its first token on, that may be substituted, given
-    // another weight, dropped or taken in a second version; read in millionths. A token whose route
-    // would go beyond it keeps the model's choice.
+    std::vector<uint64_t> exact_requests = {};  // ascending; for these the model's own choice
+                                                // stands
+    // Share of a request's choices that a router may substitute, reweight, drop or take in a second
+    // version. It counts from the request's first token on, in millionths. A token whose route
+    // would exceed it keeps the model's choice.
     double substitution_max = 1;
-    bool lossy = false;  // the policy declares that it may choose otherwise
+    bool lossy = false;  // the policy declares that it may choose differently
 };
 
 class router_stage {
 public:
-    // `streams`: tokens of a step carry smaller stream numbers. policy and faults are borrowed.
+    // `streams`: stream numbers of a step's tokens are below it. policy and faults are borrowed.
     router_stage(instance &policy, fault_log &faults, const routing_rules &rules, uint32_t streams);
 
-    // Routes the step; a wrong choice is reported and replaced by the model's own. Adds what was
-    // changed to `account`. `from` gives the weights of the model's own rule. Without `ask` the
-    // model's own choice stands. False: the run has to end. [step]
+    // Routes the step. A wrong choice is reported and replaced by the model's own. Adds the changes
+    // to `account`. `from` gives the weights of the model's own rule. Without `ask` the model's own
+    // choice stands. False: the run has to end. [step]
     bool select(layer_step &step, source &from, const pass &tokens, layer_report &account,
                 bool ask = true);
 

@@ -1,4 +1,4 @@
-// convert.cpp - chooses the format and names the line of an error.
+// convert.cpp - chooses the format and adds the line to errors.
 #include "core/source/convert.h"
 
 #include <array>
@@ -15,7 +15,7 @@ namespace moorage::core {
 
 namespace {
 
-// The stream stands where it stood.
+// Leaves the stream at its position.
 std::string foreign_beginning(std::istream &from) {
     if (!from) return {};
     std::array<char, foreign_bytes> begin{};
@@ -49,7 +49,7 @@ result<trace_data> convert_log(const std::filesystem::path &path, const convert_
                                 : "a named pipe, a socket or a device")};
     std::ifstream from(path, std::ios::binary);
     const int reason = errno;
-    // Before the name of the file, which says as much as ".gz".
+    // Checked before the file's name, which may also tell the problem (".gz").
     if (const std::string foreign = foreign_beginning(from); !foreign.empty())
         return error{format("{}: {}", path.string(), foreign)};
     convert_options chosen = options;

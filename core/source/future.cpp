@@ -24,7 +24,7 @@ void each_gap(const trace &source, uint64_t tokens, const Visit &visit) {
     const uint32_t layers = source.layers(), experts = source.experts(), top_k = source.top_k();
     const uint64_t row = uint64_t{layers} * top_k, step = std::max<uint64_t>(1, chunk_ids / row);
     std::vector<uint32_t> ids(row * std::min(step, tokens));
-    // One past the request before, so that 0 stands for none.
+    // One more than the previous request's number, so that 0 means none.
     std::vector<uint64_t> last(uint64_t{layers} * experts, 0);
     for (uint64_t first = 0; first < tokens; first += step) {
         const uint64_t count = std::min(step, tokens - first);
@@ -55,7 +55,8 @@ future::future(const trace &source, uint64_t tokens)
     gaps_.resize(offsets_.back());
     std::vector<uint64_t> at(offsets_.begin(), offsets_.end() - 1);
     each_gap(source, tokens, [this, &at](uint32_t page, uint64_t gap) {
-        // More than was counted: the file changed since. Its figures are refused in the end.
+        // There are more gaps than were counted, so the file has changed. The figures are refused
+        // at the end.
         if (at[page] + gap_bytes(gap) > offsets_[page + 1]) return;
         for (; gap >= 128; gap >>= 7) gaps_[at[page]++] = static_cast<uint8_t>(gap | 128);
         gaps_[at[page]++] = static_cast<uint8_t>(gap);
@@ -69,7 +70,7 @@ future_cursor::future_cursor(const future &of, order requests)
 
 void future_cursor::rewind() {
     for (uint32_t page = 0; page < places_.size(); ++page) {
-        // MOORAGE_NEVER is -1, from where the first gap leads to the first request.
+        // MOORAGE_NEVER is -1, from which the first gap leads to the first request.
         places_[page] = {of_.offsets_[page], MOORAGE_NEVER};
         advance(page);
     }

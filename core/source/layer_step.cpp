@@ -86,7 +86,7 @@ void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
         view_->hidden_size = seen.empty() ? 0 : from.hidden_size();
     }
     view_->host_chosen = lent_.chosen;
-    view_->host_weights = lent_.weights;  // null where there are none
+    view_->host_weights = lent_.weights;  // null if there are none
     view_->host_gate_scores = lent_.gate_scores;
     view_->host_classes = nullptr;
     view_->host_distinct = nullptr;
@@ -104,8 +104,8 @@ void layer_step::weigh_route(source &from, const pass &tokens) {
     if (has_weights_) from.weigh(tokens, view_->layer, routed.data(), rule_weights_.data());
 }
 
-// Weights that agree to a ten-thousandth of the row's largest differ by rounding. Where the source
-// knows none (NaN), no weight is the model's.
+// Weights that differ by at most 1e-4 of the row's largest weight differ only by rounding. If the
+// source has no weights (NaN), every weight counts as different.
 layer_step::changes layer_step::changed(uint32_t row) const {
     const size_t k = view_->top_k;
     const uint32_t *own = chosen_.data() + row * k, *now = routed.data() + row * k;
@@ -130,8 +130,8 @@ layer_step::changes layer_step::changed(uint32_t row) const {
     return found;
 }
 
-// No memcmp: behind `routed` lies a page without rights, and reading up to it with a masked vector,
-// as the C library does, takes the processor hundreds of cycles.
+// Does not use memcmp. The page behind `routed` has no access rights, and the C library reads up to
+// it with a masked vector, which costs hundreds of cycles.
 bool layer_step::repeats_own() {
     const uint32_t *const now = routed.data(), *const own = chosen_.data();
     const uint8_t *const classes = routed_classes.data();
@@ -182,7 +182,7 @@ void layer_step::adopt_route(bool departs, bool renormalise) {
     computed_ = kept_.data();
 }
 
-// What is left of a row that lost some keeps its weights, or takes over what the others had.
+// In a row that lost experts, the others keep their weights or take over the lost weight.
 void layer_step::zero_dropped() {
     const size_t k = view_->top_k;
     for (size_t first = 0; first < chosen().size(); first += k) {
@@ -216,7 +216,7 @@ void layer_step::group() {
     if (small_) want_versions();
 }
 
-// The second version of an expert will do where it does for every token that chose it.
+// An expert may use the second version if that is good enough for every token that chose it.
 void layer_step::want_versions() {
     std::fill_n(wanted_.begin(), view_->distinct_count, uint8_t{1});
     for (size_t i = 0, count = chosen().size(); i < count; ++i)
@@ -253,7 +253,7 @@ void layer_step::group_all() {
     view_->distinct_count = distinct;
     view_->host_distinct = lent_.distinct;
     view_->host_distinct_tokens = lent_.distinct_tokens;
-    view_->host_distinct_scores = lent_.distinct_scores;  // null where there are none
+    view_->host_distinct_scores = lent_.distinct_scores;  // null if there are none
 }
 
 void layer_step::advance(uint64_t tokens_done) {

@@ -1,7 +1,7 @@
 // layer_step.h - the data of one layer step: its tokens, the router's choice, grouped by expert.
 //
 // All arrays get their size once, for the largest pass. Policies see lent() copies in memory that
-// they cannot write. What a router writes is copied from separate arrays.
+// they cannot write. Routers write to separate arrays, which are copied.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace moorage::core {
 namespace {
 
 constexpr uint64_t layers_max = 65536;
-// Numbers count from somewhere near 0; larger ones are ids or times in the wrong column.
+// Numbers start near 0. Larger ones are ids or times in the wrong column.
 constexpr uint64_t token_max = INT32_MAX;
 // The largest number an f16 holds.
 constexpr double half_max = 65504;
@@ -80,7 +80,7 @@ status log_builder::check_row(const log_row &row) {
         out_.top_k = static_cast<uint32_t>(row.experts.size());
         has_weights_ = !row.weights.empty();
     }
-    // Of a layer without experts logs have no ids, or zeros.
+    // For layers without experts, logs have no ids, or zeros.
     const auto remedy = [&] {
         return format("; if layer {} has no experts, leave it out (--layers)", row.layer);
     };

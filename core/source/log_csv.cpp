@@ -20,7 +20,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-// Cells of a line; a cell in double quotes may hold the separator, and "" for a quote.
+// Splits a line into cells. A cell in double quotes may contain the separator, and "" for a quote.
 status split_cells(std::string_view line, char separator, std::vector<std::string> &cells) {
     cells.clear();
     for (size_t at = 0;; ++at) {
@@ -63,7 +63,7 @@ result<Value> number(std::string_view text, std::string_view column) {
     return value;
 }
 
-// Where each value of a row is, as cell numbers.
+// The cell numbers of the values of a row.
 struct csv_columns {
     char separator = ',';
     size_t count = 0;
@@ -71,7 +71,7 @@ struct csv_columns {
     std::vector<size_t> expert, weight;  // of expert0, expert1, ...
 };
 
-// Columns expert0, expert1, ... without a hole.
+// Finds columns expert0, expert1, ... without gaps.
 status numbered(const std::map<std::string, size_t> &at, const std::string &name,
                 std::vector<size_t> &to) {
     const auto found = [&](size_t k) { return at.find(format("{}{}", name, k)); };

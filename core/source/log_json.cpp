@@ -45,7 +45,7 @@ status read_weights(const std::string &key, const json &list, std::vector<double
     return success();
 }
 
-// Everything but layer, experts and weights.
+// Reads everything but layer, experts and weights.
 status read_common(const json &object, log_row &row) {
     if (const auto found = object.find("request"); found != object.end())
         row.request = found->is_string()
@@ -68,7 +68,7 @@ status read_common(const json &object, log_row &row) {
 constexpr const char *some_experts = "a list with at least one item";
 bool has_experts(const json &experts) { return experts.is_array() && !experts.empty(); }
 
-// An object with the lists of all layers.
+// Adds an object with the lists of all layers.
 status add_token(const json &experts, const json *weights, log_row &row, log_builder &builder) {
     if (weights != nullptr && (!weights->is_array() || weights->size() != experts.size()))
         return not_so("weights", *weights, "a list as long as experts");
@@ -91,7 +91,7 @@ status add_token(const json &experts, const json *weights, log_row &row, log_bui
     return success();
 }
 
-// An object with one layer's list.
+// Adds an object with the list of one layer.
 status add_layer(const json &object, const json &experts, const json *weights, log_row &row,
                  log_builder &builder) {
     const auto layer = object.find("layer");
@@ -132,11 +132,11 @@ status add_line(const std::string &line, log_builder &builder, std::set<std::str
     if (const status read = read_common(object, row); !read) return read;
     const auto experts = object.find("experts"), weights = object.find("weights");
     if (experts == object.end()) return error{"key experts is missing"};
-    // An object of one layer may say nothing of it where the layer is left out.
+    // An object of one layer may omit its experts if the layer is not kept.
     if (!object.contains("layer") && !has_experts(*experts))
         return not_so("experts", *experts, some_experts);
     const json *given = weights == object.end() ? nullptr : &*weights;
-    // Of layers without experts the list of lists may hold null.
+    // In a list of lists, layers without experts may be null.
     const bool of_token =
         experts->is_array() &&
         std::ranges::any_of(*experts, [](const json &item) { return item.is_array(); });

@@ -1,4 +1,4 @@
-// model_source.cpp - deals requests out to streams, routes by the model's rule, takes the logits.
+// model_source.cpp - assigns requests to streams, routes by the model's rule, reads the logits.
 #include "core/source/model_source.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ model_source::model_source(const model &of, std::vector<model_request> requests,
       options_(options),
       requests_(std::move(requests)),
       sampler_(options.how),
-      // Enough for every policy that looks at the best few; sorting all of them costs more.
+      // Enough for every policy that uses the best few. Sorting all experts costs more.
       predictions_(std::min(config_.experts, std::max(4 * config_.top_k, 16u))),
       streams_(options.batch),
       written_(requests_.size()),
@@ -76,7 +76,7 @@ void model_source::end(stream &one) {
     if (options_.on_end) options_.on_end(one.request);
 }
 
-// Those before the oldest that is under way, where there is no end of them.
+// With endless requests, forgets those before the oldest active one.
 void model_source::forget() {
     constexpr uint64_t at_one_time = 64;
     if (!options_.more) return;
@@ -154,14 +154,14 @@ void model_source::add_token(pass &out, stream &one, uint32_t index, bool decodi
     token.token_id = position < prompt ? request.ids[position] : written[position - prompt];
     token.output = scored ? !prompt_end && one.position >= request.score_from
                           : !token.again && one.position >= prompt;
-    // A scored text has no prompt: decoded, every token counts as an output.
+    // A scored text has no prompt: if it is decoded, every token counts as an output.
     token.silent = decoding && !scored && !token.output;
     token.first = scored && decoding ? position == 0 : prompt_end && !token.again;
-    // Whether a continuation ends here shows only after its logits; a limit is known before.
+    // Only the logits show that a continuation ends here; a limit is known earlier.
     token.last = scored ? prompt_end : token.output && written.size() + 1 == request.new_tokens;
     const bool all_entered = one.position == std::max<size_t>(prompt, one.computed);
     const bool goes_on = !token.last && (decoding || all_entered);
-    token.next_row = goes_on ? token.row : MOORAGE_NEVER;  // its own row stands for the next
+    token.next_row = goes_on ? token.row : MOORAGE_NEVER;  // its own row represents the next one
     out.tokens.push_back(token);
 }
 
@@ -170,7 +170,7 @@ bool model_source::prefill_pass(pass &out) {
     for (uint32_t index = 0; index < streams_.size(); ++index) {
         stream &one = streams_[index];
         if (!one.live) continue;
-        // A prompt, or what is computed again.
+        // The known length: of a prompt, or of positions that are computed again.
         const size_t known = std::max<size_t>(asked(one.request).ids.size(), one.computed);
         if (one.position >= known) continue;
         const size_t left = known - one.position;
@@ -194,7 +194,7 @@ uint64_t model_source::tokens_left() const {
 }
 
 bool model_source::idle() {
-    take_results();  // who goes on shows only now
+    take_results();  // only now it is known which requests continue
     return std::ranges::none_of(streams_,
                                 [](const stream &one) { return one.live && one.computed != 0; });
 }
@@ -216,7 +216,8 @@ std::span<const float> model_source::logits_of(size_t index) const {
     return results_->router_logits().subspan(index * config_.experts, config_.experts);
 }
 
-// Keeps the first value that is not finite as the failure. layer: config_.layers behind the last.
+// Records the first value that is not finite as the failure. layer: config_.layers means after the
+// last one.
 bool model_source::finite(std::span<const float> logits, const char *of_what,
                           const pass_token &token, uint32_t layer) {
     const size_t odd = first_odd(logits);
@@ -276,7 +277,7 @@ uint32_t model_source::predict(uint64_t row, uint32_t layer, uint32_t *experts, 
     const size_t index = static_cast<size_t>(row - first_row_), count = config_.experts;
     if (all.size() < (index + 1) * count) return 0;
     const std::span<const float> logits = all.subspan(index * count, count);
-    if (first_odd(logits) != count) return 0;  // the layer's own logits will tell
+    if (first_odd(logits) != count) return 0;  // the check of the layer's own logits will report it
     rule_.scores(logits, one_scores_);
     const std::span<const float> correction =
         model_.weights().layers[moe_layers_[layer]].correction_bias;

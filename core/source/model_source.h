@@ -37,8 +37,8 @@ struct model_source_options {
     bool score_written = false;         // score the continuation, too
     // Called with every new token of a request, in order.
     std::function<void(uint64_t request, int32_t id)> on_token = {};
-    // Requests that come while others are under way: asked for whenever a stream is free, false:
-    // none now. The source then has no end, and forgets what has ended. Empty: those given are all.
+    // Provides requests while others are running. Called whenever a stream is free; false: none
+    // now. Then the source has no end and forgets finished requests. Empty: the given ones are all.
     std::function<bool(model_request &out)> more = {};
     uint32_t context_max = 0;                           // with `more`: positions of the longest
                                                         // request

@@ -12,7 +12,8 @@ namespace moorage::core {
 
 namespace {
 
-// In sixteen at once, so that none waits for the one before. Requires: not empty, numbers.
+// Sixteen maxima in parallel, so that no comparison waits for the one before. Requires: not empty,
+// no NaN.
 float largest(std::span<const float> values) {
     constexpr size_t lanes = 16;
     float most[lanes];
@@ -27,7 +28,7 @@ float largest(std::span<const float> values) {
 
 }  // namespace
 
-// A vocabulary has a hundred thousand tokens: by blocks, which are compared as vectors.
+// A vocabulary has a hundred thousand tokens. Blocks of it are compared as vectors.
 int32_t most_probable(std::span<const float> logits) {
     constexpr size_t block = 64;
     const float top = largest(logits);
@@ -38,7 +39,7 @@ int32_t most_probable(std::span<const float> logits) {
         if (there) break;
     }
     const auto found = std::find(logits.begin() + static_cast<ptrdiff_t>(begin), logits.end(), top);
-    // Of what is no number there is no largest.
+    // If there are NaNs, there may be no largest.
     return found == logits.end() ? 0 : static_cast<int32_t>(found - logits.begin());
 }
 
@@ -51,13 +52,14 @@ double negative_log_likelihood(std::span<const float> logits, int32_t token) {
 
 namespace {
 
-// exp(x) of x <= 0, within 3e-7 of it, without a call, so that a loop of it is one of vectors: 2^n
-// times a polynomial of what is left, at most half of ln 2. Below -80 it is that of -80.
+// exp(x) for x <= 0, within 3e-7, without a call, so that the compiler can vectorise loops. 2^n
+// times a polynomial of the rest, which is at most half of ln 2. Below -80 the result is that of
+// -80.
 inline float exponential(float x) {
-    constexpr float rounding = 12'582'912;  // 1.5 x 2^23: whole numbers lie in the lowest bits
+    constexpr float rounding = 12'582'912;  // 1.5 x 2^23: integers are in the lowest bits
     constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, per_ln2 = 1.44269504f;
-    // As whole numbers, which for negative ones grow with their size; a comparison would be a
-    // branch.
+    // Compares as integers, which grow with the magnitude of negative floats. A float comparison
+    // would be a branch.
     x = std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(-80.0f)));
     const float shifted = x * per_ln2 + rounding, whole = shifted - rounding;
     const float rest = (x - whole * ln2_high) - whole * ln2_low;
@@ -68,7 +70,7 @@ inline float exponential(float x) {
     return sum * std::bit_cast<float>(power);
 }
 
-// In eight sums, so that none waits for the one before.
+// Eight sums in parallel, so that no addition waits for the one before.
 double sum_of(std::span<const float> values) {
     double sums[8] = {};
     size_t i = 0;
@@ -81,7 +83,7 @@ double sum_of(std::span<const float> values) {
 }  // namespace
 
 void sampler::weigh(std::span<const float> logits) {
-    constexpr double factor_max = 1e30, seldom = 10;  // drawn with e^-10 of the largest chance
+    constexpr double factor_max = 1e30, seldom = 10;  // drawn with e^-10 of the largest probability
     const auto factor = static_cast<float>(std::min(1 / how_.temperature, factor_max));
     const float top = largest(logits);
     weights_.resize(logits.size());
@@ -90,7 +92,7 @@ void sampler::weigh(std::span<const float> logits) {
     collect(logits, static_cast<double>(top) - seldom * how_.temperature);
 }
 
-// Tokens with logits of `least` or more: the front of all in their order.
+// Collects tokens with logits of at least `least`: the first ones in descending order.
 void sampler::collect(std::span<const float> logits, double least) {
     ranked_.clear();
     sorted_ = 0;
@@ -99,8 +101,8 @@ void sampler::collect(std::span<const float> logits, double least) {
             ranked_.emplace_back(logits[id], static_cast<int32_t>(id));
 }
 
-// The token of rank `index`, the most probable first; sorts so far only, since those that are drawn
-// stand in a short front of a long list.
+// The token of rank `index`, the most probable first. Sorts only up to this rank, because drawn
+// tokens are near the front of a long list.
 int32_t sampler::ranked(std::span<const float> logits, size_t index) {
     if (index >= ranked_.size()) collect(logits, -std::numeric_limits<double>::infinity());
     while (index >= sorted_) {
@@ -144,7 +146,8 @@ int32_t sampler::operator()(std::span<const float> logits, random_stream &draws,
     return (*this)(how_.penalises() ? penalised(logits, prompt, written) : logits, draws);
 }
 
-// How many of the most probable `count` have top_p of their mass, `kept`, which becomes theirs.
+// How many of the most probable `count` tokens have top_p of their mass. `kept`: the mass before,
+// and after.
 size_t sampler::kept_by_mass(std::span<const float> logits, size_t count, double &kept) {
     if (how_.top_p >= 1) return count;
     const double wanted = how_.top_p * kept;
@@ -158,8 +161,8 @@ size_t sampler::kept_by_mass(std::span<const float> logits, size_t count, double
     return count;
 }
 
-// Leaves out, from the end, what has less than min_p of the largest chance. Those kept are walked
-// from the front where most of a vocabulary is left out.
+// Drops tokens below min_p of the largest probability. Goes from the front, because most of a
+// vocabulary is dropped.
 void sampler::drop_seldom(std::span<const float> logits, size_t &count, double &kept) {
     if (how_.min_p <= 0) return;
     const double least = how_.min_p * weight_at(logits, 0);

@@ -19,7 +19,7 @@ struct expert_counts {
     expert_counts &operator+=(const expert_counts &other);
 };
 
-// What happened to the model's own choices. A row is a token at a layer and has k choices. It is
+// The fate of the model's own choices. A row is a token at a layer and has k choices. It is
 // unchanged if the router kept its experts and their weights.
 struct routing_counts {
     uint64_t choices = 0, rows = 0, rows_unchanged = 0;

@@ -1,5 +1,4 @@
-// synth.cpp - draws the experts token by token; scores and predictions come from streams of their
-// own.
+// synth.cpp - draws the experts token by token. Scores and predictions use separate streams.
 #include "core/source/synth.h"
 
 #include <algorithm>
@@ -16,7 +15,7 @@ namespace moorage::core {
 
 namespace {
 
-// Names of the random streams: one per purpose, so that none disturbs another.
+// Names of the random streams: one per purpose, so that they do not affect each other.
 enum stream_name : uint64_t { rankings, choices, drifts, noises, guesses };
 
 class synthesizer {
@@ -90,7 +89,7 @@ private:
             out_.metadata["weights_are"] = "softmax over all experts, not renormalised";
     }
 
-    // Ranking `table` is the one of the domain and layer.
+    // `table`: the ranking of the domain and layer.
     void one(uint64_t token, uint32_t layer, uint64_t table, bool has_previous) {
         const uint64_t place = token * options_.layers + layer;
         const uint32_t top_k = options_.top_k, experts = options_.experts;
@@ -115,9 +114,9 @@ private:
         if (options_.predictions > 0) predict(place, chosen, order, rank_of);
     }
 
-    // Noisy shares, in falling order: the largest to the chosen ones in theirs, the others to the
-    // rest by rank. The k + 1 largest differ after rounding to f16, so that no tie hides the
-    // choice.
+    // Noisy shares in descending order. The largest go to the chosen experts in their order, the
+    // others to the remaining experts by rank. The k + 1 largest still differ after rounding to
+    // f16, so that no tie hides the choice.
     void score(uint64_t place, std::span<const uint16_t> chosen, const uint16_t *order) {
         const uint32_t experts = options_.experts, top_k = options_.top_k;
         values_.resize(experts);
@@ -139,12 +138,12 @@ private:
             if (scores[order[rank]] < 0) scores[order[rank]] = float_of_half(halves_[next++]);
     }
 
-    // The chosen experts, each kept in its place or replaced by a wrong one; then others.
+    // The chosen experts, each kept in its place or replaced by a wrong one. Then others.
     void predict(uint64_t place, std::span<const uint16_t> chosen, const uint16_t *order,
                  const uint16_t *rank_of) {
         const uint32_t width = options_.predictions;
         const std::span list(out_.predicted.data() + place * width, width);
-        // While the first k are filled, no chosen expert may come in as a wrong one.
+        // Within the first k places, a wrong expert must not be a chosen one.
         for (const uint16_t expert : chosen) taken_[rank_of[expert]] = 1;
         uint32_t wrong_left = options_.experts - options_.top_k;
         for (uint32_t k = 0; k < width; ++k) {
@@ -166,13 +165,14 @@ private:
         for (const uint16_t expert : chosen) taken_[rank_of[expert]] = 0;
     }
 
-    // Swaps neighbours here and there, so that every ranking sees `drift` swaps a token on average.
+    // Swaps some neighbours, so that every ranking gets `drift` swaps per token on average.
     void drift() {
         if (options_.drift <= 0 || options_.experts < 2) return;
         const uint64_t tables = uint64_t{options_.domains} * options_.layers;
         swaps_due_ += options_.drift * static_cast<double>(tables);
         for (; swaps_due_ >= 1; swaps_due_ -= 1) {
-            // Table first, in a statement of its own: compilers differ in the order of operands.
+            // Draw the table first, in its own statement: compilers differ in the order of
+            // operands.
             const uint64_t table = drift_.below(tables);
             const uint64_t at = table * options_.experts + drift_.below(options_.experts - 1);
             std::swap(orders_[at], orders_[at + 1]);

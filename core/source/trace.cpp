@@ -1,4 +1,5 @@
-// trace.cpp - opens a trace: finds its tensors, checks them against each other, then their values.
+// trace.cpp - opens a trace: finds its tensors, checks them against each other, then checks their
+// values.
 #include "core/source/trace.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace moorage::core {
 
 namespace {
 
-// Held to `last` in their own width, which vector units do at no cost beside reading them.
+// Limits ids to `last` in their own width, which vector units do at no cost beside reading.
 template <class Id>
 void widen_ids(const std::byte *data, uint64_t from, uint64_t count, uint32_t last, uint32_t *out) {
     const auto limit = static_cast<Id>(std::min<uint32_t>(last, std::numeric_limits<Id>::max()));
@@ -37,13 +38,13 @@ uint64_t largest_id(const tensor &from) {
 
 }  // namespace
 
-// Where the bytes are: a mapped file or, for tests, memory.
+// The bytes: a mapped file or, for tests, memory.
 struct trace::mapping {
     mapped_file file;
     std::vector<std::byte> owned;
     std::filesystem::path path;
     std::vector<std::span<const std::byte>>
-        token_tensors;  // [tokens, ...] each, one after the other
+        token_tensors;  // tensors [tokens, ...], one after the other
 
     std::span<const std::byte> bytes() const { return owned.empty() ? file.bytes() : owned; }
     void release(const std::byte *begin, const std::byte *end) const {
@@ -53,7 +54,7 @@ struct trace::mapping {
     }
 };
 
-// Fills a trace from the tensors of its file. Each function checks what it takes.
+// Fills a trace from the tensors of its file. Each function checks what it reads.
 struct trace::loader {
     trace &to;
     const safetensors &from;
@@ -73,7 +74,7 @@ struct trace::loader {
         return success();
     }
 
-    // The tensor, null if it is optional and missing. shape: 0 stands for any size above 0.
+    // The tensor; null: it is optional and missing. shape: 0 means any size above 0.
     result<const tensor *> take(const char *name, bool optional, std::initializer_list<dtype> types,
                                 std::initializer_list<uint64_t> shape) const {
         const tensor *found = from.find(name);
@@ -100,7 +101,7 @@ struct trace::loader {
             format("tensor {}: shape is {}, not [{}]", name, shape_text(found->shape), wanted)};
     }
 
-    // A count in the metadata; 0 when it is not there.
+    // A count in the metadata; 0: missing.
     result<uint64_t> count(const char *key) const {
         const auto found = from.metadata.find(key);
         if (found == from.metadata.end()) return uint64_t{0};
@@ -113,7 +114,7 @@ struct trace::loader {
         return value;
     }
 
-    // Metadata `key`, where it is there, agrees with what tensor `name` says.
+    // Checks that metadata `key`, if present, agrees with tensor `name`.
     status agree(const char *key, uint64_t value, const char *name) const {
         const result<uint64_t> said = count(key);
         if (!said) return said.failure();
@@ -173,7 +174,7 @@ struct trace::loader {
         const uint64_t requests = offsets.elements() - 1;
         if (requests == 0)
             return error{"tensor request_offsets: shape is [1], which holds no request"};
-        // Rising offsets up to T cannot be more than T + 1: checked before they are copied.
+        // Ascending offsets up to T are at most T + 1. Checked before they are copied.
         if (requests > to.tokens_)
             return error{
                 format("tensor request_offsets: {} requests for {} tokens; a request has "
@@ -267,7 +268,7 @@ struct trace::loader {
         return scores("pred_scores", width, to.pred_scores_);
     }
 
-    // The values of the large tensors. Requires: everything else is checked.
+    // Checks the values of the large tensors. Requires: everything else is checked.
     status values() const {
         const checked_up_to done = [this](const std::byte *begin, const std::byte *end) {
             to.mapping_->release(begin, end);

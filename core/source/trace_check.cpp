@@ -1,4 +1,4 @@
-// trace_check.cpp - quick passes over ids and scores; the slow search for the culprit.
+// trace_check.cpp - fast checks of ids and scores, and the slow search for the wrong value.
 #include "core/source/trace_check.h"
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace {
 
 constexpr uint64_t chunk_bytes = 256 * 1024;
 
-// "token 3, layer 1, rank 0" of a running index into [tokens, layers, width].
+// "token 3, layer 1, rank 0" for an index into [tokens, layers, width].
 std::string place_text(const tensor &from, uint64_t index) {
     const uint64_t width = from.shape[2], layers = from.shape[1];
     return format("token {}, layer {}, rank {}", index / width / layers, index / width % layers,
                   index % width);
 }
 
-// Ids of whole groups; scratch marks which experts the group has.
+// Checks ids of whole groups. The scratch marks which experts the group has.
 template <class Id>
 class id_checker {
 public:
@@ -38,7 +38,7 @@ public:
         return experts_ <= 64 ? distinct_by_mask(ids, count) : distinct_by_stamp(ids, count);
     }
 
-    // The first wrong id of a chunk that is not right, as an error.
+    // The first wrong id of a wrong chunk, as an error.
     error culprit(const tensor &from, uint64_t first, uint64_t count) const {
         for (uint64_t i = first; i < first + count; ++i) {
             const Id id = element<Id>(from.bytes.data(), i);
@@ -94,7 +94,7 @@ private:
     uint64_t width_;
     uint32_t experts_;
     uint64_t stamp_ = 0;
-    std::vector<uint64_t> last_;  // [experts] the group that had the expert last
+    std::vector<uint64_t> last_;  // [experts] the latest group with the expert
 };
 
 template <class Id>

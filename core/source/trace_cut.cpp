@@ -1,4 +1,4 @@
-// trace_cut.cpp - takes a range of tokens of a trace into memory, and drops optional tensors.
+// trace_cut.cpp - copies a range of tokens of a trace into memory, and drops optional tensors.
 #include <algorithm>
 
 #include "core/base/text.h"
@@ -85,7 +85,7 @@ status drop_tensor(trace_data &data, const std::string &name) {
         data.token_ids.clear();
     else if (name == "request_domain")
         data.request_domain.clear();
-    else if (name == "pred_experts") {  // scores of nothing have no meaning
+    else if (name == "pred_experts") {  // scores without predictions have no meaning
         data.predicted.clear();
         data.prediction_scores.values.clear();
         data.predictions = 0;

@@ -1,4 +1,4 @@
-// trace_record.cpp - collects steps by token and lays them out as a trace.
+// trace_record.cpp - collects steps by token and arranges them as a trace.
 #include "core/source/trace_record.h"
 
 #include <algorithm>

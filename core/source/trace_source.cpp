@@ -1,4 +1,4 @@
-// trace_source.cpp - deals the requests of a trace out to streams.
+// trace_source.cpp - assigns the requests of a trace to streams.
 #include "core/source/trace_source.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ trace_source::trace_source(const trace &from, const trace_source_options &option
 uint32_t trace_source::tokens_max() const { return std::max(options_.batch, options_.prefill); }
 
 uint32_t trace_source::offers() const {
-    // Steps come in the order of the trace only one request at a time.
+    // Steps follow the order of the trace only if one request is active at a time.
     const bool in_order = options_.batch == 1 && options_.prefill == 0;
     return in_order ? trace_.offers() : trace_.offers() & ~uint32_t{MOORAGE_NEEDS_FUTURE};
 }
@@ -40,7 +40,7 @@ pass_token trace_source::token_at(const stream &one, uint32_t index) const {
     token.position = static_cast<uint32_t>((one.row - one.begin) % options_.context_max);
     if (trace_.has_token_ids()) token.token_id = trace_.token_id(one.row);
     if (options_.vocabulary == 0) return token;
-    // Any id will do: the routing is the trace's, and what is computed is not read.
+    // Any id will do, because routing comes from the trace and results are not read.
     const uint64_t id =
         trace_.has_token_ids() ? static_cast<uint64_t>(token.token_id) : one.row * 2654435761u;
     token.token_id = static_cast<int32_t>(id % options_.vocabulary);
@@ -71,7 +71,7 @@ bool trace_source::idle() {
                                 [](const stream &one) { return one.live && one.row != one.begin; });
 }
 
-// What all streams have left behind, a few thousand tokens at a time.
+// Releases tokens that all streams have passed, a few thousand at a time.
 void trace_source::release_passed() {
     uint64_t oldest = MOORAGE_NEVER;
     for (const stream &one : streams_)
@@ -101,7 +101,7 @@ bool trace_source::next(pass &out) {
     }
     if (out.tokens.empty()) return false;
     refill();
-    // With one stream the next request follows at once: its first token is the next row.
+    // With one stream the next request follows immediately: its first token is the next row.
     if (options_.batch == 1 && out.tokens[0].last && streams_[0].live && streams_[0].prefilled)
         out.tokens[0].next_row = streams_[0].row;
     return true;

@@ -23,12 +23,12 @@ void measure_lengths(const trace &of, trace_statistics &to) {
                            : static_cast<double>(lengths[middle - 1] + lengths[middle]) / 2;
 }
 
-// Running counts of the pass.
+// Running counts.
 struct counts {
     std::vector<uint64_t> chosen;  // [layers, experts]
-    std::vector<uint64_t> kept;    // [layers] experts that the token before had
+    std::vector<uint64_t> kept;    // [layers] experts that the previous token also had
     std::vector<uint64_t> right;   // [layers] experts that were predicted
-    uint64_t followers = 0;        // tokens that have one before them in their request
+    uint64_t followers = 0;        // tokens that are not the first of their request
 };
 
 uint64_t common(const uint32_t *one, uint32_t one_count, const uint32_t *other,

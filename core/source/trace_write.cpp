@@ -1,4 +1,4 @@
-// trace_write.cpp - lays the tensors out by element size, so that each is aligned, and writes them.
+// trace_write.cpp - orders the tensors by element size, so that each is aligned, and writes them.
 #include "core/source/trace_write.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t chunk_elements = 64 * 1024;
 
-// One tensor of the file: its values come from `value` converted to `type`, one by one.
+// One tensor of the file.
 struct column {
     const char *name;
     dtype type;
@@ -56,7 +56,7 @@ column floats(const char *name, std::vector<uint64_t> shape, const score_values 
             }};
 }
 
-// The tensors that are there, larger elements first.
+// The tensors that exist, larger elements first.
 std::vector<column> columns_of(const trace_data &data) {
     const uint64_t tokens = data.tokens, layers = data.layers;
     const dtype id = data.experts <= 256 ? dtype::u8 : dtype::u16;
@@ -94,7 +94,7 @@ std::string header_of(const trace_data &data, const std::vector<column> &columns
         header[one.name]["data_offsets"] = {at, end};
         at = end;
     }
-    // Text that is not UTF-8 is replaced, not thrown at.
+    // Replaces text that is not UTF-8, where the library would throw.
     std::string text = json_line(header);
     text.append((8 - text.size() % 8) % 8, ' ');
     return text;

@@ -1,4 +1,4 @@
-// zipf.cpp - weights by arithmetic that rounds alike everywhere, alias table in integers.
+// zipf.cpp - weights with arithmetic that rounds alike everywhere; alias table in integers.
 #include "core/source/zipf.h"
 
 #include <cassert>
@@ -20,12 +20,12 @@ double weight_of(uint32_t rank, double a, double b) {
 
 zipf::zipf(uint32_t count, double a, double b) : chances_(count), others_(count), weights_(count) {
     assert(count > 0 && a >= 0 && b > -1);
-    // The first rank is the heaviest, and no rank is quite impossible.
+    // The first rank has the largest weight, and no rank is impossible.
     const double heaviest = weight_of(0, a, b);
     for (uint32_t rank = 0; rank < count; ++rank)
         weights_[rank] = 1 + static_cast<uint64_t>(weight_of(rank, a, b) / heaviest * 0x1p40);
 
-    // In units of total / count per column, scaled by count to stay whole.
+    // In units of total / count per column, multiplied by count to stay integers.
     const uint64_t total = std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
     std::vector<uint64_t> left(count);
     std::vector<uint32_t> small, large;
@@ -53,8 +53,8 @@ double zipf::share(uint32_t rank) const {
 }
 
 uint32_t zipf::draw_free(random_stream &random, std::span<const uint8_t> taken) const {
-    // Drawing again until a free rank comes gives the wanted chances; when the taken ones hold
-    // almost all of the weight, the free ones are summed up instead, which gives the same.
+    // Drawing again until a rank is free gives the right probabilities. If the taken ranks have
+    // almost all of the weight, the free ones are summed up instead, with the same result.
     for (int attempt = 0; attempt < 8; ++attempt) {
         const uint32_t rank = draw(random);
         if (!taken[rank]) return rank;

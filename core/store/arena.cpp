@@ -1,4 +1,4 @@
-// arena.cpp - deals out frames and slots.
+// arena.cpp - assigns frames and slots.
 #include "core/store/arena.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::vector<arena::slot_class> arena::classes_of(std::span<const uint32_t> top_r
         if (rows == rows_) continue;
         auto found = std::ranges::find(all, rows, &slot_class::rows);
         if (found == all.end()) found = all.insert(found, {rows, 0, {}});
-        // All layers of a shared pool are split alike.
+        // All layers of a shared pool have the same split.
         if (pool_slots.size() == 1)
             found->count = pool_slots[0];
         else if (layer < pool_slots.size())
@@ -59,7 +59,7 @@ void arena::divide(std::span<const uint32_t> top_rows, std::span<const uint32_t>
     for (size_t layer = 0; layer < top_rows.size(); ++layer)
         for (uint32_t i = 0; i < classes_.size(); ++i)
             if (classes_[i].rows == top_rows[layer]) class_of_layer_[layer] = i;
-    // What is left are frames: those beside the cache, and one for each slot of unsplit layers.
+    // The rest are frames: those beside the cache, and one for each slot of unsplit layers.
     assert(row + uint64_t{frame_count_} * rows_ <= total_);
     frames_.clear();
     for (; row + rows_ <= total_; row += rows_) frames_.push_back(row);

@@ -1,4 +1,4 @@
-// disk_reader.cpp - which blocks of which files, through a ring of requests to the kernel.
+// disk_reader.cpp - chooses the blocks of files, and reads them through a ring of kernel requests.
 #include "core/store/disk_reader.h"
 
 #include <fcntl.h>
@@ -22,11 +22,11 @@ namespace moorage::core {
 
 namespace {
 
-// Offsets, lengths and addresses of direct reads are multiples of it; every drive's sectors divide
-// it.
+// Offsets, lengths and addresses of direct reads must be multiples of it. It is a multiple of every
+// drive's sector size.
 constexpr uint64_t alignment = 4096;
 
-// A block on its way: [begin, end) of the range `number`, within `length` bytes at `file_offset`.
+// A block being read: [begin, end) of range `number`, within `length` bytes at `file_offset`.
 struct block {
     size_t number = 0;
     int file = -1;
@@ -43,7 +43,7 @@ error failed(const disk_range &of, uint64_t offset, const std::string &why) {
 
 }  // namespace
 
-// The files behind mappings, opened a second time for direct reads.
+// The files of the mappings, opened again for direct reads.
 class disk_reader::files {
 public:
     ~files() {
@@ -66,7 +66,7 @@ private:
     bool told_ = false;
 };
 
-// Buffers and the requests that fill them.
+// The buffers, and the requests that fill them.
 class disk_reader::ring {
 public:
     ring(const disk_reader_options &options, memory_block memory)
@@ -90,7 +90,7 @@ public:
 
     bool full() const { return free_.empty() || (!has_ring_ && !idle()); }
     bool idle() const { return free_.size() == blocks_.size(); }
-    // Requires: not full. What it says of its buffer is filled in.
+    // Requires: not full. Fills in the block's buffer.
     void start(block next) {
         const uint32_t slot = free_.back();
         free_.pop_back();
@@ -106,8 +106,8 @@ public:
                            next.file_offset);
         io_uring_sqe_set_data64(entry, slot);
     }
-    // A block that has come, and how many bytes of it or -errno. Its buffer stays until
-    // given_back(). Requires: not idle.
+    // A finished block, with its bytes or -errno. Its buffer stays valid until given_back().
+    // Requires: not idle.
     std::pair<const block *, int64_t> wait() {
         if (!has_ring_) {
             const block &one = blocks_[alone_];
@@ -128,7 +128,7 @@ public:
     void given_back(const block *one) {
         free_.push_back(static_cast<uint32_t>(one - blocks_.data()));
     }
-    // After a failure: nothing may write into the buffers any more.
+    // After a failure: waits until nothing writes into the buffers.
     void drain() {
         while (!idle()) {
             const auto [one, got] = wait();
@@ -163,8 +163,8 @@ result<std::unique_ptr<disk_reader>> disk_reader::create(const disk_reader_optio
 
 status disk_reader::read(std::span<const disk_range> ranges, const taker &take) {
     size_t number = 0;
-    uint64_t at = 0;  // of the range that is next
-    // The next block of all, of files that are open by then.
+    uint64_t at = 0;  // offset in the next range
+    // The next block of all ranges. Opens its file.
     const auto next = [&](block &out) -> status {
         const disk_range &range = ranges[number];
         const auto place = mapped_place_of(range.mapped + at);

@@ -1,4 +1,4 @@
-// ledger.cpp - what of the book is no single entry.
+// ledger.cpp - functions of the ledger that concern more than one entry.
 #include "core/store/ledger.h"
 
 #include <algorithm>

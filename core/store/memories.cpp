@@ -1,4 +1,4 @@
-// memories.cpp - deals pages out to devices.
+// memories.cpp - assigns pages to devices.
 #include "core/store/memories.h"
 
 #include <cassert>
@@ -13,8 +13,9 @@ std::vector<uint8_t> spread_pages(uint32_t layers, uint32_t experts,
     std::vector<uint64_t> dealt(slots.size(), 0);
     std::vector<uint8_t> spread;
     spread.reserve(size_t{layers} * experts);
-    // To whom most is missing of the share that is due by then; of two alike to the first. Nobody
-    // gets more than the share rounded up, so what fits altogether fits on each.
+    // The next page goes to the device that lacks most of its share so far, or to the first of
+    // them. No device gets more than its share rounded up, so pages that fit in total fit on each
+    // device.
     for (uint64_t count = 1; spread.size() < size_t{layers} * experts; ++count) {
         size_t best = 0;
         int64_t most = INT64_MIN;

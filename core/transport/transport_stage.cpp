@@ -1,4 +1,4 @@
-// transport_stage.cpp - keeps the links busy with what the policy picks.
+// transport_stage.cpp - keeps the links busy with the pieces that the policy picks.
 #include "core/transport/transport_stage.h"
 
 #include <cassert>
@@ -63,8 +63,8 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
     return id;
 }
 
-// The policy learns of what there is to be sent. Not read from the record: a copy of what has just
-// been stored there, in wider pieces, waits for the stores.
+// Tells the policy what there is to send. It does not read the record: a copy of freshly stored
+// fields, in wider pieces, would wait for the stores.
 void transport_stage::offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes) {
     const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause_of(of), page, bytes};
     policy_.call(entry_point::submit, policy_.transport->submit, &transfer);

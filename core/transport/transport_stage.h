@@ -1,6 +1,6 @@
 // transport_stage.h - the transport stage: transfers in, pieces onto idle links, completions out.
 //
-// The policy says which transfer's bytes go next and how many; this stage checks it, counts the
+// The policy says which transfer's bytes go next and how many. This stage checks it, counts the
 // bytes and tells the executor what has arrived. Wrong advice is reported and replaced by the
 // oldest live transfer of the lowest class, whole.
 #pragma once
@@ -22,21 +22,22 @@ enum class owner : uint8_t { demand, prefetch, slot_prefetch, behind, fill, serv
 inline constexpr size_t owner_count = 6;
 int32_t cause_of(owner of);  // as policies are told: MOORAGE_DEMAND ...
 
-// The store that loads come from, where it does not hold everything.
+// The store that loads come from, if host memory does not hold everything.
 class supply {
 public:
     virtual ~supply() = default;
-    // One more transfer reads the page from it. False: it is not there yet; supplied() says when.
+    // One more transfer reads the page from the store. False: the page is not there yet; supplied()
+    // says when.
     virtual bool use(uint32_t page, owner of) = 0;
-    // A transfer that waits for it is demand now.
+    // A transfer that waits for the page is now demand.
     virtual void promote(uint32_t page) = 0;
-    // One that reads the page, or was to, has ended.
+    // A transfer that reads the page, or was to read it, has ended.
     virtual void done(uint32_t page) = 0;
 };
 
 struct transfer_record {
     bool live = false;       // submitted, not yet ended
-    bool held = false;       // of it, until there is something to send
+    bool held = false;       // held by the store, until there is something to send
     bool cancelled = false;  // ends with its pieces under way
     uint8_t segments = MOORAGE_WHOLE, version = 0;
     owner of = owner::demand;
@@ -44,15 +45,16 @@ struct transfer_record {
     uint64_t bytes = 0;
     uint64_t unsent_bytes = 0;    // not yet handed to the link
     uint64_t moved_bytes = 0;     // have crossed
-    uint64_t prefetch_bytes = 0;  // of them, while it was a prefetch
-    uint64_t busy_ns = 0;         // of the link, for it
+    uint64_t prefetch_bytes = 0;  // of the moved bytes, those moved while it was a prefetch
+    uint64_t busy_ns = 0;         // time of the link for it
 
     uint64_t under_way_bytes() const { return bytes - unsent_bytes - moved_bytes; }
 };
 
 class transport_stage {
 public:
-    // All borrowed. Ids of transfers are below transfers_max; pages are of layers of `experts`.
+    // All borrowed. Ids of transfers are below transfers_max. Pages belong to layers of `experts`
+    // experts.
     transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max,
                     uint32_t layers, uint32_t experts);
 
@@ -61,14 +63,14 @@ public:
     // The page is there now: transfers that were held for it may be sent.
     void supplied(uint32_t page);
 
-    // A new transfer of `bytes` >= 1, which are the page's `segments` in one of its versions;
-    // returns its id, which stays taken until release(). MOORAGE_NONE when all ids are taken.
+    // A new transfer of `bytes` >= 1: the page's `segments` in one of its versions. Returns its id,
+    // which stays taken until release(). MOORAGE_NONE: all ids are taken.
     uint32_t submit(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
                     uint8_t version = 0);
-    // The same, but it is sent from start() on only. Requires: not towards fast memory.
+    // The same, but nothing is sent before start(). Requires: not towards fast memory.
     uint32_t prepare(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
     void start(uint32_t id);
-    // The step under way takes the transfer over: what is still to be sent counts as its own.
+    // The step under way takes the transfer over. Bytes that are not sent yet count as its own.
     void promote(uint32_t id);
     void cancel(uint32_t id);
     // The id may be used again once the transfer has ended.
@@ -84,8 +86,8 @@ public:
     // Bytes of all links towards devices together.
     uint64_t loaded_bytes() const;
     bool loads_idle() const;
-    // Handed to the links towards fast memory, pieces under way included: for an owner, and for
-    // the experts of a layer all but owner::fill.
+    // Bytes handed to the links towards fast memory, with pieces under way: by owner, and for the
+    // experts of a layer for all owners but owner::fill.
     uint64_t sent_bytes(owner of) const { return sent_[static_cast<size_t>(of)]; }
     uint64_t sent_bytes_of_layer(uint32_t layer) const { return sent_of_layer_[layer]; }
     uint64_t sent_bytes_of_link(uint32_t link) const {
@@ -120,7 +122,7 @@ private:
     void over(const transfer_record &record) {
         if (supply_ && is_h2d(record.link)) supply_->done(record.page);
     }
-    // Keeps the link as busy as it can be.
+    // Keeps the link as busy as possible.
     void pump(uint32_t link) {
         while (lanes_[link].count < lanes_[link].room && send_one(link)) {
         }
@@ -134,7 +136,7 @@ private:
     executor &executor_;
     fault_log &faults_;
     supply *supply_ = nullptr;
-    std::vector<uint32_t> held_;  // for the supply
+    std::vector<uint32_t> held_;  // waiting for the supply
     std::vector<transfer_record> records_;
     std::vector<uint8_t> released_;
     std::vector<uint32_t> free_ids_;

@@ -1,4 +1,4 @@
-// csv_table.cpp - takes lines apart into cells and cells into numbers.
+// csv_table.cpp - splits lines into cells and parses numbers.
 #include "core/validate/csv_table.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// csv_table.h - a table of texts whose first line names its columns, checked before it is used.
+// csv_table.h - a checked table of texts. Its first line names the columns.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace moorage::core {
 
-// As RFC 4180 has it: a cell in quotes may hold commas, and "" for a quote, but no line break.
+// Follows RFC 4180: a quoted cell may contain commas, and "" for a quote. But it may not contain
+// line breaks.
 class csv_table {
 public:
     // Cells are valid as long as the table. `name` stands for the file in messages.
@@ -18,9 +19,9 @@ public:
 
     size_t rows() const { return lines_.size(); }
     bool has(std::string_view column) const;
-    // Empty where the file has no such column.
+    // Empty: the cell is empty, or the file has no such column.
     std::string_view cell(size_t row, std::string_view column) const;
-    // Finite, 0 or from `min` to `max`; `absent` where the cell is empty.
+    // A finite number, either 0 or from `min` to `max`. `absent`: the result for an empty cell.
     result<double> number(size_t row, std::string_view column, double absent, double max,
                           double min = 0) const;
     // "measurements.csv:12"
@@ -34,7 +35,7 @@ private:
     std::string name_;
     std::vector<std::string> columns_;
     std::vector<std::vector<std::string>> cells_;
-    std::vector<uint32_t> lines_;  // of each row, from 1
+    std::vector<uint32_t> lines_;  // of each row, counted from 1
 };
 
 }  // namespace moorage::core

@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint32_t steps = 16;  // of decode
 
-// Misses among so many requests: as many as are left, each request being as likely as the next.
+// Draws the misses among a number of requests: exactly as many as given, each request with equal
+// probability.
 class drawn_misses {
 public:
     drawn_misses(uint64_t requests, double share)
@@ -33,7 +34,7 @@ private:
     uint64_t left_, misses_;
 };
 
-// Whole numbers whose sums stay within one of the sums of what is asked for.
+// Whole numbers whose sums stay within one of the sums of the given numbers.
 class rounded_sums {
 public:
     uint32_t next(double count) {
@@ -67,7 +68,7 @@ private:
     const model_shape &shape() const { return of_.shape; }
     uint32_t transfers_max() const { return 2 * of_.shape.experts; }
     uint64_t requests() const { return uint64_t{of_.shape.top_k} * of_.host_layers * steps; }
-    // Of a layer, in the mean.
+    // Mean number of experts requested in a layer.
     double asked_by(uint32_t tokens) {
         if (tokens != asked_tokens_)
             asked_ = distinct_experts(shape().experts, shape().top_k, tokens,
@@ -102,7 +103,7 @@ private:
     uint32_t asked_tokens_ = 0;
     double asked_ = 0;
     pass pass_;
-    // Of each layer of the pass: experts asked for, those of them that are absent, loads.
+    // For each layer of the pass: requested experts, absent ones among them, loads.
     struct plan {
         uint32_t asked = 0, absent = 0, loads = 0;
         bool sent = false;
@@ -201,7 +202,7 @@ void figure_run::run_layer(uint32_t layer, uint32_t tokens) {
     wait_for([&] { return gate_; });
     send(layer);
     const auto loaded = [&] { return loads_left_[layer] == 0; };
-    if (of_.overlap < load_overlap::layer) wait_for(loaded);  // nothing is predicted here
+    if (of_.overlap < load_overlap::layer) wait_for(loaded);  // there are no predictions here
     queue_experts(layer, tokens);
     wait_for([&] { return open_ == 0 && loaded(); });
 }
@@ -229,7 +230,8 @@ void figure_run::queue_experts(uint32_t layer, uint32_t tokens) {
 double distinct_experts(uint32_t experts, uint32_t top_k, uint32_t tokens, double share) {
     if (tokens <= 1) return top_k;
     const double used = std::max<double>(top_k, share * experts);
-    const double missed = 1 - top_k / used;  // by one token, of those that are used
+    const double missed = 1 - top_k / used;  // probability that one token does not use a given used
+                                             // expert
     return missed <= 0 ? used : used * (1 - portable_exp(tokens * portable_log(missed)));
 }
 

@@ -1,4 +1,4 @@
-// lookup.cpp - profiles and shapes by the names that measurements give them.
+// lookup.cpp - finds profiles and shapes by the names in measurements.
 #include "core/validate/lookup.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ status take_formats(const measurement &figure, model_shape &shape,
 status take_link(const measurement &figure, const setting_sources &sources, hardware_profile &to) {
     if (!figure.link_gen.empty()) {
         const std::string width = figure.link_width.empty() ? "16" : figure.link_width;
-        // Of a card of fewer lanes its own file says so.
+        // A card with fewer lanes names its link in its own file.
         const bool own =
             figure.link_width.empty() && to.device.link.starts_with("pcie" + figure.link_gen);
         auto link = load_link_profile(
@@ -104,7 +104,7 @@ status take_link(const measurement &figure, const setting_sources &sources, hard
     return success();
 }
 
-// A channel moves 8 bytes a transfer: "ddr5_6000" says how many million of them a second.
+// A channel transfers 8 bytes at a time. "ddr5_6000" means 6000 million transfers per second.
 static double channel_bytes_per_s(const std::string &type, bool &stated) {
     const size_t at = type.find_last_not_of("0123456789") + 1;
     const size_t digits = type.size() - at;
@@ -113,8 +113,8 @@ static double channel_bytes_per_s(const std::string &type, bool &stated) {
     return 8e6 * (stated ? std::stod(type.substr(at)) : usual);
 }
 
-// What the row says of one socket's memory; 0: nothing. A host with a file keeps its own channels'
-// rate where the row does not state one.
+// The memory rate of one socket, from the row; 0: not given. A host with a file keeps its own
+// channels' rate if the row does not state one.
 static double memory_of(const measurement &figure, bool known) {
     if (figure.memory_gb_s > 0) return figure.memory_gb_s * 1e9 / std::max(figure.sockets, 1.0);
     if (figure.memory_channels <= 0 || figure.memory_type.empty()) return 0;
@@ -136,14 +136,14 @@ status take_node(const measurement &figure, const setting_sources &sources, hard
         to.node.memory_bytes_per_s = std::max(to.node.memory_bytes_per_s, memory);
     }
     if (!known) {
-        constexpr double core_flops_per_s = 0.13e12;  // 4 GHz, 32 operations a cycle
+        constexpr double core_flops_per_s = 0.13e12;  // 4 GHz, 32 operations per cycle
         if (figure.cores > 0) to.node.cpu_flops_per_s = figure.cores * core_flops_per_s;
         assumed.push_back(format("host: {}, memory {:.4g} GB/s a socket",
                                  name.empty() ? "a desktop" : figure.cpu_model,
                                  to.node.memory_theory_bytes_per_s / 1e9));
     }
     to.node.sockets = std::max(count_of(figure.sockets, 1), 1u);
-    // Threads fewer than a socket's cores leave the other socket alone.
+    // If there are no more threads than a socket has cores, the other socket is idle.
     if (figure.threads > 0 && figure.cores > 0 && figure.threads <= figure.cores) {
         to.node.sockets = 1;
         to.node.cpu_flops_per_s *= figure.threads / figure.cores;

@@ -1,4 +1,4 @@
-// lookup.h - the parts of a setting, by the names that a measurement gives them.
+// lookup.h - finds the parts of a setting by the names in a measurement.
 #pragma once
 
 #include <string>
@@ -8,15 +8,18 @@
 
 namespace moorage::core {
 
-uint32_t count_of(double value, uint32_t absent);  // of a cell
+uint32_t count_of(double value, uint32_t absent);  // the value of a cell
 
-// The file of the version, or of one that it begins with, or of the engine.
+// The engine's file for the stated version, or for the longest beginning of it that has one, or for
+// the engine without a version.
 result<engine_profile> find_engine(const measurement &figure, const setting_sources &sources);
-// A shape by its name, or by the longest beginning of it that is one: formats are suffixes.
+// A shape by its name, or by the longest beginning of the name that is a shape's name. The rest is
+// a format suffix.
 result<model_shape> find_geometry(const std::string &name, const setting_sources &sources);
-// That what the row says can be of such a model: the error names column, value and limits.
+// Checks that the row's values are possible for such a model. The error names column, value and
+// limits.
 status check_values(const measurement &figure, const model_shape &shape);
-// What the row itself says of its weights goes before the file.
+// Weight formats that the row states replace those of the shape's file.
 status take_formats(const measurement &figure, model_shape &shape,
                     std::vector<std::string> &assumed);
 status take_link(const measurement &figure, const setting_sources &sources, hardware_profile &to);

@@ -13,7 +13,7 @@ namespace {
 constexpr double bytes_max = 1e13, tokens_max = 1 << 24, count_max = 1 << 20, rate_max = 1e9;
 constexpr double time_ms_max = 1e9, time_ms_min = 1e-9, bits_min = 0.1, rate_min = 1e-3;
 
-// Cells of one row; of those that could not be read, the first is kept in `unreadable`.
+// The cells of one row. The first one that cannot be read is noted in `unreadable`.
 class row_reader {
 public:
     row_reader(const csv_table &table, size_t row, std::string &unreadable)

@@ -1,7 +1,7 @@
-// measurement.h - one published figure: what was measured, of what, on what.
+// measurement.h - one published figure: what was measured, on which hardware and software.
 //
-// Columns of a measurements file (docs/validate.md) are read by name; those that it lacks count as
-// empty, and an empty cell says that nothing is published.
+// Columns of a measurements file (docs/validate.md) are read by name. Missing columns count as
+// empty. An empty cell means that nothing is published.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace moorage::core {
 
-constexpr double unknown = -1;  // of a number whose cell is empty
+constexpr double unknown = -1;  // value of a number whose cell is empty
 
 struct measurement {
     std::string place;       // "measurements.csv:12"
-    std::string unreadable;  // the first cell that says nothing that can be, and why; empty: none
+    std::string unreadable;  // the first invalid cell, and why; empty: none
     std::string id, group, quality, emulable;
-    bool prompt = false;  // else a step of decode
+    bool prompt = false;  // otherwise a step of decode
     double step_ms = unknown, prompt_tokens_per_s = unknown;
 
     std::string model_shape;
@@ -39,19 +39,19 @@ struct measurement {
     double context_tokens = unknown, measured_tokens = unknown, prompt_tokens = unknown;
     double batch = unknown, microbatch = unknown;
 
-    // What validation compares: milliseconds of a step, or of a token of a prompt. Nothing of a row
-    // that is unreadable.
+    // The time that validation compares: milliseconds of a step, or of a token of a prompt.
+    // Meaningless if the row is unreadable.
     double time_ms() const { return prompt ? 1000 / prompt_tokens_per_s : step_ms; }
 };
 
-// A file without rows is refused, as is one that lacks a column without which no row means
-// anything, or whose ids name no single row.
+// Refuses a file without rows, without a column that every row needs, or whose ids do not name
+// single rows.
 result<std::vector<measurement>> read_measurements(const csv_table &table);
 
-// Two rows of one group, and how much slower the second was.
+// Two rows of one group, and how much slower the second one was.
 struct measured_pair {
     std::string pair, row_a, row_b, effect, strength;
-    std::string unreadable;  // as of a row
+    std::string unreadable;  // as for a row
     double slowdown = 0;     // b over a
     bool per_token = false;
 };

@@ -1,4 +1,4 @@
-// setting.cpp - a row's machine as its engine uses it, and where the experts are.
+// setting.cpp - a row's machine as its engine uses it, and the places of the experts.
 #include "core/validate/setting.h"
 
 #include <algorithm>
@@ -11,14 +11,15 @@ namespace moorage::core {
 
 namespace {
 
-// Copies from pageable memory: 8.0 to 9.1 GB/s published (imp PR 1412), whatever the link.
+// Rate of copies from pageable memory, for any link: 8.0 to 9.1 GB/s published (imp PR 1412).
 constexpr double pageable_bytes_per_s = 8.5e9;
-// Passes of more tokens are prompts, fewer are batches: where arithmetic begins to take the time.
+// A pass with more tokens is a prompt, one with fewer is a batch. Above this number arithmetic
+// begins to dominate.
 constexpr uint32_t batch_tokens_max = 128;
-constexpr uint64_t layer_copies = 2;  // of each of an expert's tensors, for a layer in one piece
+constexpr uint64_t layer_copies = 2;  // of each of an expert's tensors, if a layer is one piece
 
-// What the row's GPUs have for experts, beside the other weights and the cache of its tokens; below
-// 0 where even those do not fit.
+// Memory that the row's GPUs have for experts, after the other weights and the cache of its tokens.
+// Below 0: even these do not fit.
 double free_bytes(const measurement &figure, const figure_setting &to) {
     const model_shape &shape = to.shape;
     const device_profile &device = to.hardware.device;
@@ -32,7 +33,7 @@ double free_bytes(const measurement &figure, const figure_setting &to) {
            sequences * cache;
 }
 
-// Where a row says that all is there, and its GPUs have no room for it.
+// Notes a row that says that all experts are resident although its GPUs have too little memory.
 void doubt_residency(const measurement &figure, figure_setting &to) {
     const model_shape &shape = to.shape;
     const double experts = double(shape.moe_layers) * shape.experts * double(shape.expert_bytes);
@@ -45,7 +46,7 @@ void doubt_residency(const measurement &figure, figure_setting &to) {
                    std::max(room, 0.0) / 1e9));
 }
 
-// The share of a layer's experts that are on the GPU, for the layers in which some are not.
+// The share of a layer's experts on the GPU, in the layers that are not complete.
 result<double> resident_share(const measurement &figure, const figure_setting &to) {
     const model_shape &shape = to.shape;
     const double all = static_cast<double>(shape.moe_layers) * shape.experts;
@@ -83,7 +84,7 @@ status place_experts(const measurement &figure, figure_setting &to) {
     return success();
 }
 
-// What happens to absent experts, and in which order.
+// Decides whether absent experts are loaded or computed, and what overlaps with that.
 status place_misses(const measurement &figure, figure_setting &to) {
     const engine_profile &engine = to.hardware.engine;
     to.overlap = engine.overlap;
@@ -124,7 +125,7 @@ status take_work(const measurement &figure, figure_setting &to) {
     return success();
 }
 
-// Without a GPU the cores do all of it: a device with their rates, whose memory is the host's.
+// Without a GPU the cores compute everything: a device with their rates and the host's memory.
 void compute_on_cpu(figure_setting &to) {
     hardware_profile &of = to.hardware;
     engine_profile engine = of.engine;
@@ -163,7 +164,7 @@ status take_machine(const measurement &figure, const setting_sources &sources, f
     return success();
 }
 
-// What would take the emulator hours, or its clock beyond its end, is refused.
+// Refuses settings that would take the emulator hours or overflow its clock.
 status check_extent(const figure_setting &to) {
     constexpr double operations_max = 5e7, seconds_max = 1e8;
     const hardware_profile &of = to.hardware;
@@ -187,7 +188,7 @@ status check_extent(const figure_setting &to) {
 }  // namespace
 
 result<figure_setting> setting_of(const measurement &figure, const setting_sources &sources) {
-    // Whoever collected the figures knows best what of them is not published.
+    // The collectors of the figures know best which parts are not published.
     if (figure.emulable.starts_with("no") &&
         figure.emulable.find("unpublished") != std::string::npos)
         return error{"the file says: " + figure.emulable};
@@ -211,7 +212,7 @@ result<figure_setting> setting_of(const measurement &figure, const setting_sourc
     const engine_profile &engine = of.engine;
     classify(to);
     if (const status done = check_extent(to); !done) return done.failure();
-    // Where every expert is there the host decides nothing.
+    // In layers with all experts present, the host decides nothing.
     of.device.sync_ns = of.device.sync_ns * to.host_layers / to.shape.moe_layers;
     if (figure.copy_piece.starts_with("whole layer"))
         of.link.issue_ns = layer_copies * engine.copies * engine.copy_ns / to.shape.experts;

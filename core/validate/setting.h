@@ -1,4 +1,4 @@
-// setting.h - a published figure as something that can be emulated: a machine, a model, a workload.
+// setting.h - a published figure as a setting to emulate: a machine, a model, a workload.
 #pragma once
 
 #include <cstdint>
@@ -22,27 +22,27 @@ struct figure_setting {
     figure_class of = figure_class::resident;
     bool prompt = false;
     uint32_t tokens = 1;       // of a prompt, or decoded together
-    uint32_t pass_tokens = 1;  // at most, of a pass
-    uint64_t context = 0;      // cached before them, for each
-    uint32_t host_layers = 0;  // MoE layers not all of whose experts are on the GPU
-    double hit_share = 1;      // of what is asked for in those
-    bool on_cpu = false;       // absent experts are computed there, else loaded
-    bool loads_all = false;    // the absent ones of a layer, asked for or not
+    uint32_t pass_tokens = 1;  // limit of a pass
+    uint64_t context = 0;      // cached tokens before them, for each
+    uint32_t host_layers = 0;  // MoE layers with some experts not on the GPU
+    double hit_share = 1;      // share of requests that hit in those layers
+    bool on_cpu = false;       // the CPU computes absent experts; otherwise they are loaded
+    bool loads_all = false;    // loads all absent experts of a layer, requested or not
     load_overlap overlap = load_overlap::layer;
-    std::vector<std::string> assumed;  // what is not published
+    std::vector<std::string> assumed;  // values that are not published
 };
 
-// Where hardware, engine and model files are looked up, and the shapes beside the measurements.
+// Where hardware, engine and model files are found, and the shapes beside the measurements.
 struct setting_sources {
     std::filesystem::path base;
     std::vector<model_shape> shapes;
 };
-// Rows of a shapes file, whose columns docs/validate.md describes. What it lacks is that of the
-// shape in its column `base`, where that is known.
+// The rows of a shapes file, whose columns docs/validate.md describes. Missing values come from the
+// shape in the column `base`, if that is known.
 result<std::vector<model_shape>> read_shapes(const csv_table &table,
                                              const std::filesystem::path &base);
 
-// The error is the reason why the figure cannot be emulated, for the list of those.
+// The error says why the figure cannot be emulated, for the list of such figures.
 result<figure_setting> setting_of(const measurement &figure, const setting_sources &sources);
 
 }  // namespace moorage::core

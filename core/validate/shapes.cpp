@@ -1,4 +1,4 @@
-// shapes.cpp - model shapes from a table, one a row.
+// shapes.cpp - reads model shapes from a table with one shape per row.
 #include <filesystem>
 
 #include "core/base/text.h"

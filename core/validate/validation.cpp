@@ -1,4 +1,4 @@
-// validation.cpp - emulates every row and sums up how far it is off.
+// validation.cpp - emulates every row and summarises the errors.
 #include "core/validate/validation.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ validated_row validate_row(const measurement &figure, const setting_sources &sou
     return row;
 }
 
-// Of a row, in the pair's unit: a step of a batch makes as many tokens.
+// A row's time in the pair's unit. Per token: the step of a batch makes several tokens.
 double pair_ms(const validated_row &row, bool per_token) {
     const double batch = row.figure.prompt || !per_token ? 1 : std::max(row.figure.batch, 1.0);
     return row.emulated_ms / batch;
@@ -118,7 +118,7 @@ std::vector<const validated_row *> validation::rows_beyond(double share) const {
     const auto error = [](const validated_row *row) { return std::abs(row->ratio() - 1); };
     std::vector<const validated_row *> beyond;
     for (const validated_row &row : rows)
-        // Also of a row without a time, whose ratio is no number.
+        // Includes a row without a time, whose ratio is NaN.
         if (row.emulated() && !(error(&row) <= share)) beyond.push_back(&row);
     std::ranges::stable_sort(beyond, std::greater<>{}, error);
     return beyond;

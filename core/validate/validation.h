@@ -1,5 +1,4 @@
-// validation.h - the emulator held against published figures: row by row, class by class, pair by
-// pair.
+// validation.h - compares the emulator with published figures: by row, by class and by pair.
 #pragma once
 
 #include <string>
@@ -15,23 +14,23 @@ struct validated_row {
     std::string reason;  // why it was not emulated; empty: it was
     figure_class of = figure_class::resident;
     std::vector<std::string> assumed;
-    double emulated_ms = 0;  // as measurement::time_ms()
+    double emulated_ms = 0;  // comparable with measurement::time_ms()
 
     bool emulated() const { return reason.empty(); }
     double ratio() const {
         return figure.time_ms() / emulated_ms;
-    }  // emulated speed over published
+    }  // emulated speed / published speed
 };
 
 struct validated_pair {
     measured_pair pair;
     std::string reason;
-    double emulated = 0;  // slowdown
+    double emulated = 0;  // emulated slowdown
     bool is_emulated() const { return reason.empty(); }
     double ratio() const { return emulated / pair.slowdown; }
 };
 
-// Of errors |ratio - 1|.
+// Statistics of the errors |ratio - 1|.
 struct error_summary {
     std::string name;
     size_t rows = 0;
@@ -41,16 +40,17 @@ struct error_summary {
 
 struct validation {
     std::string file, pairs_file;
-    std::string against = "published";  // what the figures are that emulated ones are held against
+    std::string against = "published";  // name of the figures that the emulated ones are compared
+                                        // with
     std::vector<validated_row> rows;
     std::vector<validated_pair> pairs;
 
     size_t emulated() const;
-    // Every class that has rows, then all of them.
+    // Each class that has rows, then all rows together.
     std::vector<error_summary> summaries() const;
-    // Emulated rows whose ratio is further than `share` from 1, the furthest first.
+    // Emulated rows whose ratio differs from 1 by more than `share`, the worst first.
     std::vector<const validated_row *> rows_beyond(double share) const;
-    // Of pairs: how far a slowdown is off, either way.
+    // The errors of the slowdowns of pairs, in either direction.
     error_summary pair_summary() const;
 };
 
@@ -59,7 +59,7 @@ result<validation> validate(const csv_table &rows, const csv_table *pairs,
 
 json to_json(const validation &found);
 std::string to_text(const validation &found);
-// One page: the scatter by class, tables. `command` makes it again.
+// A page with the scatter plot by class, and tables. `command`: makes the page again.
 std::string to_html(const validation &found, const std::string &command);
 
 }  // namespace moorage::core

@@ -1,4 +1,4 @@
-// validation_html.cpp - a validation as one page that needs nothing else.
+// validation_html.cpp - a validation as one self-contained page.
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
@@ -9,7 +9,7 @@ namespace moorage::core {
 
 namespace {
 
-// A heading, a row of headings, and rows of texts.
+// A title, a row of column names, and rows of texts.
 struct shown_table {
     std::string heading;
     json rows;

@@ -1,4 +1,4 @@
-// validation_text.cpp - validations for programs and for a terminal.
+// validation_text.cpp - validations as JSON and as text for a terminal.
 #include <cmath>
 
 #include "core/base/json.h"
@@ -11,7 +11,7 @@ namespace moorage::core {
 
 namespace {
 
-// In the row's own unit: milliseconds of a step, or tokens of the prompt a second.
+// In the row's own unit: milliseconds of a step, or tokens of the prompt per second.
 double own_unit(const validated_row &row, double ms) { return row.figure.prompt ? 1000 / ms : ms; }
 
 json json_of(const error_summary &sum) {

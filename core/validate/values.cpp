@@ -1,4 +1,4 @@
-// values.cpp - what a row says, against what there can be of its model and machine.
+// values.cpp - checks a row's values against what is possible for its model and machine.
 #include <cmath>
 
 #include "core/base/text.h"
@@ -14,12 +14,12 @@ struct value_limits {
     bool whole = true;
 };
 
-// Limits of residency_value by residency_kind; nothing where it says nothing.
+// Limits of residency_value for each residency_kind; none if the row does not give it.
 value_limits residency_limits(const measurement &figure, const model_shape &shape) {
     const std::string &kind = figure.residency;
     const double all = double(shape.experts) * shape.moe_layers;
     value_limits of{"residency_value", figure.residency_value, 0, -1};
-    if (kind == "slots_per_layer") of.high = shape.experts, of.whole = false;  // a mean of layers
+    if (kind == "slots_per_layer") of.high = shape.experts, of.whole = false;  // a mean over layers
     if (kind == "slots_total") of.high = all;
     if (kind == "experts_share") of.high = 1, of.whole = false;
     if (kind == "cpu_layers") of.high = shape.layers;

@@ -8,6 +8,7 @@
 // as IEEE rounds them. Logarithm and exponential are the polynomials below, not a library's. Sums
 // over elements are taken in 16 strided parts for every LANES. g++ and clang, -O0 to -O3, sanitized
 // or not, gave equal replays.
+//
 // Arrays are aligned to 64 bytes and padded to a multiple of 16 elements.
 
 #define LANES_INLINE static inline __attribute__((always_inline)) LANES_CODE

@@ -24,7 +24,7 @@ inline constexpr float odds_floor = 1e-4f;
 inline constexpr uint32_t none_found = 0xffffffffu;
 inline constexpr uint32_t matches_max = 16;
 
-// The best rows so far, best first. Of equal rows, the one found first.
+// The best rows so far, best first. The one found first wins a tie.
 struct best_rows {
     alignas(64) float scores[matches_max];
     uint32_t rows[matches_max];
@@ -110,7 +110,7 @@ namespace avx512 {
 
 inline constexpr const char *lane_choices = "auto|avx512|avx2|portable";
 
-// Throws where the processor lacks what is asked for.
+// Throws if the processor lacks the requested instructions.
 inline const lane_kernels &lanes_of(std::string_view name) {
 #if defined(__x86_64__)
     const bool has_avx2 = __builtin_cpu_supports("avx2");

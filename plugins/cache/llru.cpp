@@ -1,4 +1,4 @@
-// llru.cpp - layered LRU: evicts what was last used most rounds ago; of those, the furthest layer.
+// llru.cpp - layered LRU: evicts the page unused for most rounds; then the furthest layer.
 //
 // Source: Cache Management for MoE LLMs, Definition 2. At visit t, a page last requested at visit
 // tau has the round index R = floor((t - tau) / L) and the distance D to the next visit of its

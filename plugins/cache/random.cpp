@@ -1,7 +1,7 @@
-// random.cpp - uniformly random: every expert that may go is equally likely to.
+// random.cpp - uniformly random: evicts any expert that may go, all equally likely.
 //
-// Source: textbook baseline. Draws come from the host's random service.
-// Cost per call: O(1) per load, eviction and victim, plus the pinned ones drawn in vain.
+// Source: textbook baseline. Random numbers come from the host's service.
+// Cost per call: O(1) per load, eviction and victim, plus drawn pinned pages.
 
 #include <moorage/moorage.hpp>
 

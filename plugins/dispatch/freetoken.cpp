@@ -1,12 +1,12 @@
 // freetoken.cpp - divides the absent experts between link and CPU so that both end together.
 //
-// Source: FreeToken (arXiv 2608.16157; its hybrid decode). Of m absent experts, q* m are loaded and
-// the rest is computed on the CPU. q* = B_P / B_H, where B_P is the bandwidth of the link and B_H
-// the bandwidth of the CPU's kernel when it is alone. Loads take their bytes from the same memory.
-// So beside them the CPU has B_H - B_P, and the two ends meet at q*. The policy tries the integers
-// next to q* m and takes the one with the shorter slower side; of two equal ones the smaller. The
-// most recently requested experts are loaded first, because they are worth keeping. Ties: as they
-// stand in the step.
+// Source: FreeToken (arXiv 2608.16157; its hybrid decode). Among m absent experts, q* m are loaded
+// and the rest is computed on the CPU. q* = B_P / B_H, where B_P is the bandwidth of the link and
+// B_H the bandwidth of the CPU's kernel when it is alone. Loads take their bytes from the same
+// memory. So beside them the CPU has B_H - B_P, and the two ends meet at q*. The policy tries the
+// integers next to q* m and takes the one with the shorter slower side; of two equal ones the
+// smaller. The most recently requested experts are loaded first, because they are worth keeping.
+// Ties: as they stand in the step.
 //
 // In times of one expert, q* = cpu_ns / load_ns, taken over the step's absent experts. `fraction`
 // sets q* instead of this calibration. While the layer's cache has free slots, at least as many

@@ -1,8 +1,8 @@
-// even_shares.hpp - how many experts of each layer a device gets where all get equally many.
+// even_shares.hpp - the number of experts of each layer on a device if all get equally many.
 //
-// E experts on G devices: E / G each, and the E mod G that are left over one each to the devices
-// in turn, going on from layer to layer where the last layer stopped. With fewer experts than
-// devices the layers so go round all devices.
+// E experts on G devices: E / G each. The E mod G that are left go one each to the devices in turn,
+// and each layer continues where the last one stopped. So with fewer experts than devices the
+// layers go round all devices.
 #pragma once
 
 #include "server_demand.hpp"
@@ -20,7 +20,7 @@ void for_each_layer(const scene &of, Visit visit) {
         }
 }
 
-// Infeasible where a device cannot hold its share and nothing else does.
+// Infeasible: a device cannot hold its share, and no other device does.
 [[noreturn]] inline void fail_share(uint32_t device, uint64_t has, uint64_t needs) {
     throw std::invalid_argument("device " + std::to_string(device) + " has " + std::to_string(has) +
                                 " bytes for experts, its even share of every layer takes " +

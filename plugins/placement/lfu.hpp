@@ -1,9 +1,10 @@
-// lfu.hpp - every server keeps what its own homes ask for most often (SlimCaching, Section VI-A).
+// lfu.hpp - every server keeps what its own homes use most (SlimCaching, Section VI-A).
 //
-// Frequencies are those of the homes that enter by the server, weighted by their tokens, without
-// experts that a home holds itself. Most frequent first, ties by the smaller expert; what does not
-// fit is skipped and the next one tried; what nobody asks for is not kept. Servers do not know of
-// each other. Cost: experts * (homes + servers * log(experts)).
+// Frequencies are those of the homes that enter through the server, weighted by their tokens,
+// without experts that a home holds itself. The most frequent expert comes first, ties by the
+// smaller one. An expert that does not fit is skipped and the next one tried. An expert that is not
+// requested is not kept. Servers do not know of each other. Cost: experts * (homes + servers *
+// log(experts)).
 #pragma once
 
 #include "slim_parts.hpp"

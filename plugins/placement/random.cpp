@@ -1,7 +1,7 @@
-// random.cpp - every server fills up with experts in a random order (SlimCaching, Section VI-A).
+// random.cpp - fills every server with experts in a random order (SlimCaching, Section VI-A).
 //
-// All experts of models that somebody asks for, in an order of the host's seed for each server;
-// what does not fit is skipped and the next one tried. Cost: experts * servers.
+// For each server it takes all experts of requested models, in an order from the host's seed. It
+// skips an expert that does not fit and tries the next one. Cost: experts * servers.
 #include "slim_parts.hpp"
 
 namespace {

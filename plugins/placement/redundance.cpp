@@ -1,9 +1,9 @@
 // redundance.cpp - every expert once on a random device, then random copies until memory is full.
 //
-// Source: baseline of Prism, Section IV-A. Experts come in random order, larger ones first, each to
-// a device drawn from those with room; then every server fills its devices with experts that it
-// lacks, drawn alike, so none is twice on a server. It places once and then stays, as in the paper.
-// Cost of a plan: O(experts * (devices + servers)).
+// Source: baseline of Prism, Section IV-A. Experts come in random order, larger ones first. Each
+// goes to a random device with room. Then every server fills its devices with random experts that
+// it lacks, so none is twice on a server. It places once and then stays, as in the paper. Cost of a
+// plan: O(experts * (devices + servers)).
 
 #include "server_demand.hpp"
 

@@ -1,12 +1,12 @@
-// server_demand.hpp - what the placement policies of this folder read of a cluster and a demand:
-// activations of each expert by server, and memory as slots of whole experts.
+// server_demand.hpp - activations of each expert by server, and memory as slots of whole experts.
 //
-// Activations are per second, of all homes that enter by a server (where no home has a rate, all
-// have the same); an expert that a home holds itself is not asked of its server. Where several
-// models share devices, every device's memory is divided first: model m gets the share that the
-// policy's weights say, in whole experts, moved between models only where one of them could
-// otherwise not hold all its experts. From then on each model is placed by itself. With one model a
-// device has floor(bytes / expert bytes) slots.
+// The placement policies of this folder read a cluster and a demand in this form. Activations are
+// per second, of all homes that enter through a server. If no home has a rate, all homes have the
+// same rate. An expert that a home holds itself does not count for its server. If several models
+// share devices, every device's memory is divided first. Model m gets the share of the policy's
+// weights, in whole experts. Slots move between models only if one of them could otherwise not hold
+// all its experts. From then on each model is placed by itself. With one model a device has
+// floor(bytes / expert bytes) slots.
 #pragma once
 
 #include <moorage/moorage.hpp>
@@ -20,7 +20,7 @@
 
 namespace moorage::placement {
 
-// One model that somebody asks for.
+// One model that is requested.
 struct model {
     uint32_t id, first, layers, experts, groups;
     uint64_t expert_bytes;
@@ -46,7 +46,7 @@ struct scene {
     }
 };
 
-// Which models count, by the shares that homes give them.
+// The models that count, by the shares that homes give them.
 inline std::vector<model> asked_models(const moorage_demand &demand) {
     std::vector<model> asked;
     for (uint32_t m = 0; m < demand.models; ++m) {
@@ -118,7 +118,7 @@ struct device_slots {
 // The division of memory between models; one object a plan.
 class memory_division {
 public:
-    // `weight`: [servers, models], 0 or more; a server of zeros gives its models equal shares.
+    // `weight`: [servers, models], 0 or more. A server of zeros gives its models equal shares.
     memory_division(const scene &of, std::span<const double> weight)
         : of_(of), models_(of.models.size()), left_(of.device_bytes) {
         slots_.models = static_cast<uint32_t>(models_);
@@ -157,7 +157,7 @@ private:
     size_t server_place(uint32_t device, size_t m) const {
         return of_.device_server[device] * models_ + m;
     }
-    // More copies of a model's experts than it has are of no use on one server.
+    // On one server a model needs at most one copy of each expert.
     uint64_t wanted(uint32_t device, size_t m) const {
         return of_.models[m].count() - on_server_[server_place(device, m)];
     }
@@ -179,7 +179,7 @@ private:
         const auto count = static_cast<uint64_t>(std::min(share + 1e-9, 4e9));
         add(device, m, std::min({count, wanted(device, m), left_[device] / bytes(m)}));
     }
-    // What the floors left goes to the model that is furthest below its share and fits.
+    // The room that the floors left goes to the model that is furthest below its share and fits.
     void give_rest(uint32_t device) {
         for (;;) {
             size_t best = models_;
@@ -204,7 +204,7 @@ private:
                          [&](size_t a, size_t b) { return bytes(a) > bytes(b); });
         return order;
     }
-    // Whether every model came to hold all its experts.
+    // Returns whether every model can hold all its experts.
     bool repair() {
         for (const size_t m : largest_first())
             for (uint32_t device = 0; device < of_.devices; ++device)
@@ -232,7 +232,7 @@ private:
         take(device, donor, number);
         return true;
     }
-    // All experts once, largest first, then what is left by shares.
+    // Places all experts once, largest first, then fills by shares.
     void first_fit() {
         std::fill(slots_.count.begin(), slots_.count.end(), 0u);
         std::fill(on_server_.begin(), on_server_.end(), 0u);

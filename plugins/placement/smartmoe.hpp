@@ -1,12 +1,12 @@
-// smartmoe.hpp - SmartMoE's placement: equally many experts of a layer on every device, loads even.
+// smartmoe.hpp - SmartMoE's placement: equally many experts per layer on every device, even loads.
 //
-// Source: SmartMoE's placement module as Prism, Section IV-A, compares with it. Layer by layer the
-// expert that all servers together activate most goes first, to the least loaded device that is
-// below its share; no copies. Experts that do not divide by the devices go one each to devices with
-// memory to spare. Of devices equally loaded in the layer the one with less load, then with fewer
-// experts, of the layers before comes first, then the first.
-// With a cloud, experts that find no room are the cloud's.
-// Cost of a plan: O(experts * devices).
+// Source: SmartMoE's placement module, as Prism compares with it in Section IV-A. Layer by layer,
+// the expert that all servers together activate most goes first. It goes to the least loaded device
+// that is below its share. There are no copies. Experts that do not divide by the devices go one
+// each to devices with spare memory. Among devices with equal load in the layer, the one with less
+// load in the layers before comes first, then the one with fewer experts there, then the first.
+// With a cloud, experts that find no room are left to the cloud. Cost of a plan: O(experts *
+// devices).
 #pragma once
 
 #include "even_shares.hpp"
@@ -30,7 +30,7 @@ public:
         const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
         if (of.models.empty()) return;
         devices_.assign(of.devices, {});
-        // What the whole shares leave is for the experts that do not divide.
+        // The room beyond whole shares is for the experts that do not divide.
         uint64_t needs = 0;
         for (const placement::model &each : of.models)
             needs += uint64_t{each.experts / of.devices} * each.layers * each.expert_bytes;
@@ -50,7 +50,7 @@ private:
         double load = 0, load_before = 0;
         uint32_t count = 0, count_before = 0;
     };
-    // Whether one more expert of the layer may go there: of its share, or beyond it.
+    // Whether the device may get one more expert of the layer, within its share or beyond it.
     static bool takes(const device &at, uint64_t bytes, uint32_t share, uint32_t beyond) {
         if (at.count < share) return at.left >= bytes;
         return at.count == share && beyond > 0 && at.left >= at.reserved + bytes;
@@ -101,7 +101,7 @@ private:
     }
 
     const bool always_cover_;
-    std::vector<device> devices_;  // of the running plan
+    std::vector<device> devices_;  // for the running plan
 };
 
 }  // namespace moorage::policies

@@ -1,10 +1,10 @@
 // uniform.hpp - every device holds an equal share of every layer, no expert twice.
 //
 // Source: baseline of Prism, Section IV-A: the placement of expert parallelism. Shares are
-// contiguous blocks of experts, or random ones; what does not divide is given out in turn
-// (even_shares.hpp). With a cloud a device keeps what fits, every layer in turn, the rest is the
-// cloud's. It places once and then stays: no candidate is adopted, as in the paper.
-// Cost of a plan: O(experts of all layers).
+// contiguous blocks of experts, or random ones. Experts that do not divide go to the devices in
+// turn (even_shares.hpp). With a cloud a device keeps what fits, every layer in turn, and the cloud
+// has the rest. It places once and then stays: it adopts no candidate, as in the paper. Cost of a
+// plan: O(experts of all layers).
 #pragma once
 
 #include "even_shares.hpp"
@@ -62,7 +62,7 @@ private:
                     {i, order[next++], of_model.expert_bytes});
         }
     }
-    // By rank, so that where not all fits the layers keep about equally many.
+    // By rank, so that layers keep about equally many if not all fit.
     void give(const placement::scene &of, uint32_t device, moorage::copies &out) {
         std::vector<entry> &share = shares_[device];
         std::stable_sort(share.begin(), share.end(),
@@ -81,7 +81,7 @@ private:
 
     const moorage::host host_;
     const bool random_, always_cover_;
-    std::vector<std::vector<entry>> shares_;  // of the running plan
+    std::vector<std::vector<entry>> shares_;  // for the running plan
 };
 
 }  // namespace moorage::policies

@@ -1,16 +1,16 @@
 // ushape.hpp - whole layers, not experts (SlimCaching, Section VI-A, "U-shaped (layer)").
 //
-// A server takes whole layers, models by their popularity among its own homes, then layer by layer;
-// a layer that does not fit is skipped and the next one tried. Models that none of its homes asks
-// for are left out.
+// A server takes whole layers: models by their popularity among its own homes, then layer by layer.
+// A layer that does not fit is skipped and the next one tried. Models that none of its homes
+// requests are left out.
 //
 // The plan is judged twice. objective_s is the latency of SlimCaching's routing over it, as for any
-// other plan. ushape_s is the latency of U-shaped inference, for which the paper gives no formula;
-// modelled here: layers that a home holds whole, from the first on and from the last back, run at
-// home. For the rest the token goes up once, along the servers that hold the layers on the way with
-// the least time, and down once. If some of these layers is whole on no server, all of them run in
-// the cloud. Left out where that would need a cloud and there is none.
-// Cost: layers * (experts + servers^2).
+// other plan. ushape_s is the latency of U-shaped inference. The paper gives no formula for it.
+// Here the layers that a home holds completely run at home, from the first on and from the last
+// back. For the rest, the token goes up once and down once. On the way it passes the servers that
+// hold the layers in the least time. If no server holds one of these layers completely, all of them
+// run in the cloud. ushape_s is left out if that would need a cloud and there is none. Cost: layers
+// * (experts + servers^2).
 #pragma once
 
 #include "slim_parts.hpp"
@@ -32,7 +32,7 @@ inline span_of layer_of(const moorage_demand &demand, uint32_t model, uint32_t l
     return {begin, begin + demand.host_model_experts[model]};
 }
 
-// Places the layer on the server, or nothing of it.
+// Places the whole layer on the server, or nothing of it.
 inline void place_layer(latency_model &model, device_room &room, span_of layer, uint32_t server) {
     std::vector<uint32_t> devices;
     for (uint32_t x = layer.begin; x < layer.end; ++x) {
@@ -56,7 +56,7 @@ public:
     explicit ushape_latency(const latency_model &model)
         : model_(model), cluster_(model.cluster()), demand_(model.demand()) {}
 
-    // Mean over homes, by their tokens; infinite where a cloud is missing.
+    // Mean over homes, by their tokens. Infinite if a cloud is needed and missing.
     double token_s() const {
         double all = 0, sum = 0;
         for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
@@ -78,7 +78,7 @@ private:
         const uint8_t *held = demand_.host_home_holds + size_t{home} * model_.experts();
         return std::all_of(held + of.begin, held + of.end, [](uint8_t h) { return h != 0; });
     }
-    // Time of a layer on a server; infinite where it is not whole there.
+    // Time of a layer on a server. Infinite if the server does not hold all of it.
     double compute_s(uint32_t model, uint32_t layer, uint32_t server) const {
         const span_of of = layer_of(demand_, model, layer);
         for (uint32_t x = of.begin; x < of.end; ++x)
@@ -95,7 +95,7 @@ private:
         const double rate = cluster_.host_link_bytes_per_s[link];
         return rate > 0 ? cluster_.host_link_s[link] + bytes / rate : infinity;
     }
-    // From the home's server through layers [from, to) and back to it.
+    // Time from the home's server through layers [from, to) and back to it.
     double chain_s(uint32_t start, uint32_t model, uint32_t from, uint32_t to) const {
         const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
         std::vector<double> at(cluster_.servers, infinity), next(cluster_.servers);

@@ -204,7 +204,7 @@ impl moorage_forecast {
     }
     // Scores of a target's experts; empty if there are none.
     pub fn scores(&self, index: u32) -> &[f32] { self.target_of(self.host_scores, index) }
-    // Of one token for target 0, best first; empty if not known.
+    // Experts of one token for target 0, best first; empty if not known.
     pub fn token_experts(&self, token: u32) -> &[u32] {
         let width = self.token_predictions as usize;
         let all = unsafe {

@@ -1,6 +1,6 @@
-// check_test.cpp - goal: `plugins check` passes every policy that keeps the rules and fails each
-// that breaks one, for the right reason. Method: the program is run on all bundled libraries and on
-// tests/abi/bad, where every library breaks one rule on purpose, and its JSON is read.
+// check_test.cpp - goal: `plugins check` passes every policy that keeps the rules, and fails each
+// that breaks one, for the right reason. Method: run the program on all bundled libraries and on
+// tests/abi/bad, and read its JSON. Each library there breaks one rule on purpose.
 #include <doctest/doctest.h>
 
 #include <sys/wait.h>
@@ -59,9 +59,9 @@ std::vector<std::string> tests_that(const json &report, const std::string &outco
 
 struct broken_rule {
     const char *library, *test, *outcome, *text;
-    // Whether nothing else may fail: the library breaks this rule alone, and no other follows.
+    // Whether the library breaks this rule alone, so that no other test may fail.
     bool alone = true;
-    // Whether only this test is run: the others would all wait, or fail by chance.
+    // Whether only this test is run, because the others would all wait, or fail by chance.
     bool only = false;
 };
 constexpr broken_rule broken_rules[] = {
@@ -238,7 +238,7 @@ json calls_described(const std::string &policy, const fs::path &folder) {
 
 }  // namespace
 
-// One of each language, which answer alike; of C the template is no observer.
+// One library of each language. All answer alike, but the template in C is no observer.
 TEST_CASE("check and describe say which calls were found") {
     const fs::path templates = build / "tests/abi/templates", bundled = build / "plugins/cache";
     const std::string cache = "cache: victims, on_load, on_evict (not admit, fill, hold, give_up)";

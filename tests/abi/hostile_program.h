@@ -1,4 +1,4 @@
-// hostile_program.h - the built program with hostile policies, what it says and how it ends.
+// hostile_program.h - the built program with hostile policies, its output and its end.
 #pragma once
 
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ struct outcome {
     json figures;
 };
 
-// "moorage ARGUMENTS --json F", with `before` in front (of the environment).
+// Runs "moorage ARGUMENTS --json F". `before` goes in front, for the environment.
 inline outcome program(const std::string &arguments, const std::string &before = "") {
     const fs::path base =
         fs::temp_directory_path() / ("moorage-hostile-" + std::to_string(getpid()));
@@ -53,7 +53,7 @@ inline outcome program(const std::string &arguments, const std::string &before =
 inline const std::string hostile = (build / "hostile/hostile").string();
 inline const std::string door = (build / "hostile/door/door.so").string();
 
-// 12 tokens through 24 layers whose experts do not fit.
+// A run of 12 tokens through 24 layers whose experts do not fit.
 inline const std::string few_tokens = "'" + (source / "configs/quickstart.toml").string() +
                                       "' --set run.tokens=12 --set memory.experts=144";
 inline const std::string buffered = few_tokens + " --set memory.buffer_experts=4";

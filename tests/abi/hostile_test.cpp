@@ -1,7 +1,6 @@
-// hostile_test.cpp - goal: whatever a policy of whatever kind does to the process in whatever call,
-// it is named, with its library, kind, call, step and signal, and what it is lent it cannot change.
-// Method: the program runs with tests/abi/hostile in the place of one stage; what must be said is
-// written beside each deed.
+// hostile_test.cpp - goal: a policy that harms the process in any call is named, with library,
+// kind, call, step and signal. It cannot change lent memory. Method: run the program with
+// tests/abi/hostile in place of one stage. The required text stands beside each deed.
 #include <doctest/doctest.h>
 
 #include <sys/wait.h>
@@ -38,7 +37,7 @@ std::string run_with(const std::string &stage, const std::string &call, const st
     return line + " --set " + stage + ".in=" + call;
 }
 
-// Calls of each kind: as `in` has them, and as they are named.
+// Calls of each kind: their names for `in`, and in messages.
 struct call_of_kind {
     const char *stage, *in, *name, *kind;
     bool in_step = true;
@@ -67,8 +66,8 @@ const call_of_kind calls[] = {
     {"dispatch", "destroy", "destroy", "", false},
 };
 
-// A build with checks replaces the C library's own: what those find ends with a signal and words of
-// theirs.
+// A build with checks replaces functions of the C library. Its findings end the process with a
+// signal and with its own text.
 using moorage::test::address_checks;
 using moorage::test::sanitized;
 
@@ -122,13 +121,13 @@ const way_to_die ways[] = {
 };
 
 void check_named(const call_of_kind &at, const way_to_die &way) {
-    // The allocator of the thread sanitizer takes it.
+    // The allocator of the thread sanitizer accepts this.
     if (moorage::test::thread_checks && way.deed == std::string("free_twice")) return;
     const std::string what = std::string(at.in) + " does " + way.deed;
     CAPTURE(what);
     const outcome done = program(run_with(at.stage, at.in, way.deed));
     CAPTURE(done.errors);
-    // A placement policy stands in a row, which may not take others with it.
+    // A placement policy runs in a row, whose death must not harm others.
     const bool row = at.stage == std::string("placement");
     REQUIRE(done.code == (row ? 1 : 3));
     const json &told = row ? done.figures["results"][0]["death"] : done.figures["failed"];
@@ -166,7 +165,7 @@ TEST_CASE("each kind with another way to die") {
             check_named(calls[i], ways[(7 * i + 5) % std::size(ways)]);
 }
 
-// A run begins with its first pass: a real clock stands at 0 then, whatever was made before.
+// A run begins with its first pass. A real clock stands at 0 then, whatever happened before.
 TEST_CASE("what a policy takes before the run is not of its first token") {
     const outcome done = program("run '" + (source / "configs/demo.toml").string() +
                                  "' --set run.executor=cpu --set source.max_tokens=2"
@@ -199,7 +198,7 @@ TEST_CASE("what a policy is lent it cannot change") {
         if (!address_checks) CHECK(done.figures["failed"]["signal"] == "SIGSEGV");
         CHECK(done.figures["failed"]["policy"] == "hostile");
     }
-    // A plan is asked for once, so that what was lent is compared after it; limits are a copy.
+    // A plan is asked for once, so lent memory is compared after it. Limits are a copy.
     for (const std::string what : {"cluster", "demand"}) {
         const outcome done = program(run_with("placement", "x", "write_" + what));
         CHECK(done.code == 1);
@@ -242,7 +241,7 @@ TEST_CASE("a change of the process is a fault of who made it, and is put back") 
     for (const auto &one : changes) {
         CAPTURE(one.deed);
         const std::string step = run_with("cache", "victims", one.deed);
-        // Where nobody looks within steps, what lasts is found out at the end.
+        // Without checks within steps, lasting changes are found at the end.
         const std::string what = one.said;
         if (!one.by_default && what.find("signal") == what.npos && what.find("SIG") == what.npos) {
             const outcome late = program(step + " --set plugins.guard=default");
@@ -254,13 +253,13 @@ TEST_CASE("a change of the process is a fault of who made it, and is put back") 
         CHECK(done.code == 1);
         CHECK(done.errors.find("policy hostile: victims changed ") != std::string::npos);
         CHECK(done.errors.find(one.said) != std::string::npos);
-        // Put back, the run goes on and its figures are those of a sound policy.
+        // With replacement the run goes on, and its figures are those of a sound policy.
         outcome replaced = program(step + full + " --set plugins.on_fault=replace");
         REQUIRE(replaced.code == 0);
         CHECK(replaced.figures["faults"]["hostile"] >= 1);
         for (const char *figure : {"tpot_ms", "experts", "bytes", "layers", "time_ms"})
             CHECK(replaced.figures[figure] == sound.figures[figure]);
-        // Outside of steps all is looked at, always.
+        // Outside of steps everything is always checked.
         const outcome control = program(run_with("budget", "budget_plan", one.deed));
         CHECK(control.code == 1);
         CHECK(control.errors.find(one.said) != std::string::npos);

@@ -1,6 +1,6 @@
-// layout_test.cpp - goal: a built policy stays loadable, so nothing of the ABI moves unnoticed.
-// Method: the layout as C++ sees it against the golden file of the release, the headers' text
-// against the list the layout is made from, and the end-of-field rule at both sides of a boundary.
+// layout_test.cpp - goal: a built policy stays loadable, so no change of the ABI goes unnoticed.
+// Method: compare the layout in C++ with the golden file of the release, and the headers' text with
+// the list behind the layout. Try the end-of-field rule at both sides of a boundary.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -27,7 +27,7 @@ std::string contents(const std::filesystem::path &path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What `write` prints; `gaps` receives its result.
+// The output of `write`; `gaps` receives its result.
 std::string printed(int (*write)(FILE *), int &gaps) {
     char *text = nullptr;
     size_t size = 0;

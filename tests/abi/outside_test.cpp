@@ -1,6 +1,6 @@
-// outside_test.cpp - goal: what a policy does outside of calls (threads, handlers at exit,
-// destructors, second processes, stops) costs no other row, hangs nothing, changes no exit code,
-// and is named. Method: as hostile_test; what must be said is written beside each deed.
+// outside_test.cpp - goal: actions of a policy outside of calls (threads, handlers at exit,
+// destructors, second processes, stops) harm no other row, hang nothing, change no exit code, and
+// are reported by name. Method: as hostile_test. The required text stands beside each deed.
 #include <doctest/doctest.h>
 
 #include <poll.h>
@@ -31,7 +31,7 @@ bool has(const std::string &text, const std::string &part) {
     return text.find(part) != std::string::npos;
 }
 
-// Processes of this user that run the program; those of other tests among them.
+// Processes of this user that run the program, also those of other tests.
 std::vector<std::string> processes_with(const std::string &mark) {
     std::vector<std::string> found;
     for (const auto &entry : fs::directory_iterator("/proc")) {
@@ -60,7 +60,7 @@ TEST_CASE("handlers at exit and destructors of a policy do not run") {
         CHECK(done.code == 0);
         CHECK(done.figures["tpot_ms"] == sound.figures["tpot_ms"]);
     }
-    // A failure stays one, whatever a handler would make of it.
+    // A failure stays a failure, whatever a handler does.
     const outcome wrong = program(run_with("at_exit__exit") +
                                   " --set run.tokens=12 --set "
                                   "cache.nobody=3");
@@ -75,10 +75,10 @@ TEST_CASE("a library that is refused does not run at exit either") {
 }
 
 TEST_CASE("a thread of a policy that dies later is named, and not who is called meanwhile") {
-    if (moorage::test::sanitized) return;  // whose handlers speak first
+    if (moorage::test::sanitized) return;  // its handlers print first
     for (const char *deed : {"later_write_null", "later_throw", "later_exit", "later__exit"}) {
         CAPTURE(deed);
-        // Another stage's policy is called all the time.
+        // Another stage's policy is called all the time meanwhile.
         const outcome done = program(run_with(deed) + " --set run.tokens=3000");
         CAPTURE(done.errors);
         REQUIRE(done.code == 3);

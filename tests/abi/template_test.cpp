@@ -1,7 +1,7 @@
-// template_test.cpp - goal: what `plugins new` writes works in every language. Method: each
-// template is built as its first lines say (sdk.cmake), loaded by the host, and given one
-// hand-worked case per kind; the languages answer alike. Without rustc the Rust ones are left out,
-// with a message.
+// template_test.cpp - goal: the output of `plugins new` works in every language. Method: build each
+// template as its first lines say (sdk.cmake), load it in the host, and give it one case by hand
+// per kind. All languages must answer alike. Without rustc the Rust templates are left out, with a
+// message.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -157,7 +157,7 @@ TEST_CASE("cache: the parameter of each template changes the order") {
         if (policy.observer) policy.observer->observe(policy.plugin(), &w.step);
         CHECK(victims(policy, 0, 3) == (c ? pages{7, 2, 5} : pages{2, 7, 5}));
         if (c) continue;
-        // The next step misses page 4 and hits page 5: in the order of the step, 4 is older,
+        // The next step misses page 4 and hits page 5. In the order of the step, 4 is older,
         // although it is loaded after both were seen.
         const uint32_t both[] = {0, 1};
         w.step.distinct_count = 2;
@@ -314,7 +314,8 @@ TEST_CASE("dispatch: who would finish first, with what is queued already") {
         items.load_backlog_ns = 7;  // 5 < 18, 10 < 18, 16 < 18: CPU for all
         policy.dispatch->assign(policy.plugin(), &w.step, &items, devices.data(), order.data());
         CHECK(devices == std::array<uint32_t, 4>{gpu, cpu, cpu, cpu});
-        // Item 2 is in other servers' memory alone: the first of them, whatever the queues.
+        // Item 2 is only in other servers' memory. It goes to the first of them, whatever the
+        // queues.
         const uint64_t far_ns[] = {0, 10, MOORAGE_NEVER, 10}, remote_ns[] = {90, 80, 70};
         const uint32_t first[] = {0, 0, 1, 3, 3}, servers[] = {2, 3, 6};
         items.devices = 7, items.load_backlog_ns = 0;
@@ -405,7 +406,7 @@ TEST_CASE("placement: coverage first, then what a server's own tokens use most")
         at.room = {20, 0};
         CHECK(plan().empty());
         CHECK(status == MOORAGE_INVALID_ARGUMENT);
-        // With a cloud nothing has to be covered: server 0 keeps 0 and 2, not 1.
+        // With a cloud nothing must be covered: server 0 keeps 0 and 2, not 1.
         const std::array<double, 2> cloud_s{0.1, 0.1};
         at.cluster.host_cloud_s = cloud_s.data();
         CHECK(plan() == copies{{0, 0}, {2, 0}});
@@ -433,7 +434,7 @@ moorage_wire_limits small_wire_limits() {
     return limits;
 }
 
-// The kinds of all events that are there.
+// The kinds of all present events.
 std::vector<int32_t> heard(core::instance &wire, moorage_wire_event *last = nullptr) {
     std::vector<int32_t> kinds;
     moorage_wire_event event;

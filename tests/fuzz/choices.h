@@ -1,5 +1,5 @@
-// choices.h - the bytes of a fuzzer as choices: what is built from them is always well formed, and
-// a small change of the bytes is a small change of what is built.
+// choices.h - reads the bytes of a fuzzer as choices. The result is always well formed, and a small
+// change of the bytes makes a small change of the result.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace moorage::test {
 
-// Behind the end of the bytes every choice is the first.
+// After the end of the bytes every choice is the first.
 class choices {
 public:
     choices(const uint8_t *data, size_t size) : data_(data), size_(size) {}

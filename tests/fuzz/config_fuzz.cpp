@@ -1,8 +1,8 @@
 // config_fuzz.cpp - feeds any text to the readers of configurations, profiles and model shapes.
 //
-// The first byte chooses the reader. For a run's configuration, what follows a zero byte is one
-// --set text, and so on for each further one. No files are read. Checked besides the sanitizers: an
-// accepted configuration keeps its promises, and a refusal is one line of text.
+// The first byte chooses the reader. For a run's configuration, each zero byte begins a --set text.
+// No files are read. Checks beside the sanitizers: an accepted configuration keeps its promises,
+// and a refusal is one line of text.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,8 @@
-// convert_fuzz.cpp - fuzz target of the converters of routing logs: whatever the text, an error
-// that names a line or a trace whose tensors keep the format's rules, and that reads back the same.
+// convert_fuzz.cpp - fuzz target of the converters of routing logs. Any text gives an error that
+// names a line, or a trace. Its tensors keep the format's rules, and it reads back the same.
 //
 // The first byte chooses format, number of experts and type of weights; the rest is the log. Half
-// of the mutations are of rows and cells: consistent logs are few among the texts that are near
-// one.
+// of the mutations change rows and cells, because few random texts are consistent logs.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -55,7 +54,7 @@ void check(const trace_data &made, const convert_options &how) {
         }
 }
 
-// The trace as a CSV of its own, by which the same trace comes back.
+// The trace as a CSV, which gives the same trace again.
 std::string csv_of(const trace_data &of) {
     std::string text = "request,token,layer,experts";
     if (!of.weights.values.empty()) text += ",weights";

@@ -1,7 +1,7 @@
 // gguf_fuzz.cpp - feeds any bytes to the readers of GGUF files: header, configuration, tokenizer.
-// Checked besides the sanitizers: tensors lie in the file, none in another, and have the bytes of
-// their shapes; numbers of arrays can be read; a configuration has no more layers than it may; ids
-// of a text are tokens; a refusal is one line of text.
+// Checks beside the sanitizers: tensors lie in the file, none in another, and have the bytes of
+// their shapes. Arrays of numbers can be read. A configuration has no more layers than allowed. The
+// ids of a text are tokens. A refusal is one line of text.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// model_config_fuzz.cpp - feeds any text to the reader of config.json. Checked besides the
+// model_config_fuzz.cpp - feeds any text to the reader of config.json. Checks beside the
 // sanitizers: an accepted configuration keeps the promises that executors rely on, and a refusal is
 // one line of text.
 #include <cmath>

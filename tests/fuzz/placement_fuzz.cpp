@@ -1,6 +1,6 @@
 // placement_fuzz.cpp - feeds any bytes to the readers of arrivals and of frequency files.
 //
-// The first byte chooses the reader. Checked besides the sanitizers: what is accepted keeps its
+// The first byte chooses the reader. Checks beside the sanitizers: accepted input keeps its
 // promises, and a refusal is one line of text.
 #include <cmath>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// plan_fuzz.cpp - fuzz target of plan files: whatever the bytes, an error of one line or a plan
-// whose every copy is in range, fits and covers, and which is written and read again as it is.
+// plan_fuzz.cpp - fuzz target of plan files. Any bytes give an error of one line, or a plan. Its
+// copies are in range, fit and cover all experts, and it is the same when written and read again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

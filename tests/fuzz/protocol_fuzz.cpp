@@ -1,6 +1,6 @@
-// protocol_fuzz.cpp - fuzz target of messages between nodes: whatever the bytes, a refusal in one
-// line or values within the bounds. The first byte says what the rest is: a whole message, or the
-// body of a kind, whose checksum need not be met.
+// protocol_fuzz.cpp - fuzz target of messages between nodes. Any bytes give a refusal in one line,
+// or values within the bounds. The first byte chooses between a whole message and the body of a
+// kind without a checksum.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -108,7 +108,8 @@ void read_body(message_kind kind, std::span<const std::byte> body) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
-    // As a wire lends it: at a multiple of 8, and of this size, so that a byte beyond is noticed.
+    // Memory as a wire lends it, at a multiple of 8 and of exactly this size, so that a read beyond
+    // it is noticed.
     const std::unique_ptr<std::byte[]> lent(new std::byte[size - 1]);
     if (size > 1) std::memcpy(lent.get(), data + 1, size - 1);
     const std::span<const std::byte> bytes(lent.get(), size - 1);

@@ -1,6 +1,6 @@
-// registry_fuzz.cpp - fuzz target of what comes from a registry: whatever the text, a refusal in
-// one line or values within the bounds, and a plan that is taken is one to serve by. The first byte
-// says what the rest is.
+// registry_fuzz.cpp - fuzz target of data from a registry. Any text gives a refusal in one line, or
+// values within the bounds. An accepted plan can be served. The first byte gives the kind of the
+// rest.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-// safetensors_fuzz.cpp - feeds any bytes to the reader of safetensors headers. Checked besides the
-// sanitizers: tensors lie in the file one behind the other and have the bytes of their shapes,
-// every byte can be read, and a refusal is one line of text.
+// safetensors_fuzz.cpp - feeds any bytes to the reader of safetensors headers. Checks beside the
+// sanitizers: tensors lie one behind the other in the file and have the bytes of their shapes.
+// Every byte can be read. A refusal is one line of text.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,10 +1,10 @@
-// tokenizer_fuzz.cpp - fuzz target of tokenizer.json: whatever the bytes, an error or a tokenizer
-// that turns any text into ids below its size and any ids into UTF-8, at once and token by token.
+// tokenizer_fuzz.cpp - fuzz target of tokenizer.json. Any bytes give an error, or a tokenizer. It
+// turns any text into ids below its size, and any ids into UTF-8, at once and token by token.
 //
-// Input that begins with { is the file itself and, behind a zero byte, a text; half of its
-// mutations move or replace values of the parsed file. Any other input is a list of choices from
-// which a file is put together that is right in its form (file_from()), so that nearly all inputs
-// reach the steps behind the parser, and the texts to encode.
+// Input that begins with { is the file itself and, behind a zero byte, a text. Half of its
+// mutations move or replace values of the parsed file. Any other input is a list of choices. They
+// make a file of the right form (file_from()), so that nearly all inputs reach the steps behind the
+// parser, and the texts to encode.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ void require(bool condition) {
     if (!condition) std::abort();
 }
 
-// Pieces of texts, of patterns and of vocabularies: few, so that they meet.
+// Pieces of texts, of patterns and of vocabularies. There are few, so that they meet.
 constexpr const char *pieces[] = {
     "a",          "b",       " ",      "ab",     "\n",     "  ",     "\u00e9", "e\u0301",
     "\u2581",     "\u0120",  "1",      "'s",     "<s>",    "</s>",   "A",      "\u4f60",
@@ -175,8 +175,8 @@ json decoder_from(choices &from, uint32_t depth = 0) {
 
 using words = std::vector<std::string>;
 
-// Characters of the pieces, the bytes as GPT-2 or Llama 2 write them, or some of each. Made once:
-// most of the time of a run would go there.
+// Characters of the pieces, the bytes as GPT-2 or Llama 2 write them, or some of each. Made once,
+// because it takes most of the time of a run.
 const words &alphabet(uint32_t kind) {
     static const std::vector<words> all = [] {
         words plain, bytes, fallback;
@@ -188,7 +188,7 @@ const words &alphabet(uint32_t kind) {
             append_byte_level(bytes.emplace_back(), std::string(1, static_cast<char>(byte)));
             fallback.push_back(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">");
         }
-        // The letters first: merges are among the first few.
+        // The letters first, because merges come from the first few.
         std::rotate(bytes.begin(), bytes.begin() + 'a', bytes.end());
         fallback.insert(fallback.begin(), plain.begin(), plain.end());
         return std::vector<words>{plain, bytes, fallback};
@@ -196,14 +196,14 @@ const words &alphabet(uint32_t kind) {
     return all[kind];
 }
 
-// The model as text: objects of the JSON library that keep the order of their keys take a time that
-// grows with the square of their number.
+// The model as text, because JSON objects that keep the order of their keys take time that grows
+// with the square of their number.
 std::string model_from(choices &from) {
     static constexpr uint32_t kinds[] = {0, 0, 0, 1, 2};
     words tokens = alphabet(from.of(kinds));
     json merges = json::array();
     for (uint32_t left = from.below(12); left > 0; --left) {
-        // Among the first few characters and what was merged last: such pairs occur.
+        // Draws from the first few characters and from earlier merges, so that such pairs occur.
         const auto one = [&] {
             const uint32_t at = from.below(32);
             return at < 16 ? tokens[at] : tokens[tokens.size() - 1 - at % 8];
@@ -308,7 +308,7 @@ void put_to_work(const tokenizer &with, const std::string &text) {
     pieces_of_it += stream.finish();
     require(valid_utf8(pieces_of_it));
     require(pieces_of_it == with.decode(ids, {}));
-    // Replacements grow within their limit; what is no UTF-8 becomes three bytes for each.
+    // Replacements grow within their limit. Bytes that are not UTF-8 become three bytes each.
     require(pieces_of_it.size() <= 3 * (65 * pushed + 65536) + ids.size());
 }
 

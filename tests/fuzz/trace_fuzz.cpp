@@ -1,9 +1,9 @@
-// trace_fuzz.cpp - fuzz target of the trace reader: whatever the bytes, an error or a trace whose
-// every value can be read, and whose future agrees with a plain search.
+// trace_fuzz.cpp - fuzz target of the trace reader. Any bytes give an error, or a trace. All its
+// values can be read, and its future agrees with a plain search.
 //
 // The mutator knows one thing about the format: the first eight bytes are the length of the header.
-// Half of the time it changes only the header, or only the data, and puts the right length in
-// front; otherwise nearly every mutation would end at the length.
+// Half of the time it changes only the header or only the data, and corrects the length. Otherwise
+// nearly every mutation would fail at the length.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -50,7 +50,7 @@ void read_values(const trace &of) {
     require(of.request_offsets().back() == of.tokens());
 }
 
-// In serial order, the next use that the cursor gives is where the page is next found.
+// In serial order, the cursor's next use is the place where the page is found next.
 void follow_future(const trace &of) {
     const uint64_t row = uint64_t{of.layers()} * of.top_k();
     const future coming(of);

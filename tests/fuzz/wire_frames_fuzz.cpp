@@ -1,10 +1,10 @@
-// wire_frames_fuzz.cpp - feeds any bytes to what reads the tcp wire's socket: frames, greetings and
-// goodbyes.
+// wire_frames_fuzz.cpp - feeds any bytes to the tcp wire's readers of its socket: frames, greetings
+// and goodbyes.
 //
-// The first byte chooses how the rest is cut into pieces and when messages are released. Checked
-// besides the sanitizers: nothing longer than allowed comes out, every payload can be read, lies at
-// a multiple of 8 and is what stands in the input, memory stays within its bound, and a goodbye's
-// words can be printed.
+// The first byte decides how the rest is cut into pieces and when messages are released. Checks
+// beside the sanitizers: no message is longer than allowed. Every payload can be read, lies at a
+// multiple of 8 and equals the input. Memory stays within its bound. The text of a goodbye can be
+// printed.
 #include <cstdlib>
 
 #include <deque>
@@ -30,7 +30,7 @@ void check_words(std::span<const unsigned char> payload) {
     if (const auto read = read_hello(payload)) require(written(*read).size() == hello_bytes);
 }
 
-// Every frame that an input holds from its begin, until one that is none or too long.
+// Every frame from the beginning of an input, until one that is invalid or too long.
 std::deque<std::span<const unsigned char>> frames_of(std::span<const unsigned char> input) {
     std::deque<std::span<const unsigned char>> all;
     while (input.size() >= head_bytes) {

@@ -1,6 +1,6 @@
-// demo_test.cpp - goal: the demo model is as good here as in the reference: the loss of every
-// token, the logits, the greedy texts, the perplexity. Method: the float32 reference results of
-// tests/data.
+// demo_test.cpp - goal: the demo model is as good here as in the reference, in the loss of every
+// token, the logits, the greedy texts and the perplexity. Method: compare with the float32
+// reference results of tests/data.
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -59,7 +59,8 @@ struct bench {
     }
 };
 
-// Whether the continuation is the reference's; where it parts, says by how much the choice differs.
+// Whether the continuation is the reference's. If not, says by how much the first different choice
+// differs.
 bool greedy_equal(bench &with, const std::string &text, const std::vector<int32_t> &ids) {
     constexpr uint32_t prompt = 32;
     (*with.run)(prompt_pass(std::span(ids).first(prompt), 0, 0, false));

@@ -1,8 +1,8 @@
-// disk_test.cpp - goal: a model whose experts do not fit in memory computes what one does whose do,
-// bit for bit. Method: every golden model scores two texts, in passes of prefill and token by
-// token, and the demo model writes one, with room for a quarter of their experts, against the run
-// that holds them all; whole, split, through a buffer of prefetches, and with what is left to the
-// CPU.
+// disk_test.cpp - goal: a model whose experts do not fit in memory gives the same bits as one whose
+// experts fit. Method: every golden model scores two texts, in passes of prefill and token by
+// token, and the demo model writes one. Memory has room for a quarter of their experts. Compare
+// with the run that holds them all: whole, split, through a buffer of prefetches, and with some
+// experts on the CPU.
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
@@ -96,8 +96,9 @@ TEST_CASE("the same likelihoods with a quarter of the experts in memory") {
 }
 
 TEST_CASE("quantised experts in slots, halves and from disk") {
-    // Blocks of 32 that are cut in two; beside the project also blocks of 256, whose experts stay
-    // whole, and layers of different formats, so that some experts are smaller than others.
+    // Blocks of 32 that are cut in two. Beside the project there are also blocks of 256, whose
+    // experts stay whole, and layers of different formats, so that some experts are smaller than
+    // others.
     using std::filesystem::path;
     std::vector<path> models;
     for (const char *name : {"qwen3moe-tied-iq4_nl.gguf", "deepseek2-q4_0.gguf"})
@@ -144,7 +145,7 @@ TEST_CASE("the demo model writes the same text") {
         CHECK(made.text.texts == whole.text.texts);
         CHECK(made.host->disk_bytes != 0);
     }
-    // Beside an emulated GPU, with two memories.
+    // The same on an emulated GPU, with two memories.
     on.config.executor = "emulator";
     on.config.profile = "rtx_4090";
     on.config.disk = "nvme_gen4";

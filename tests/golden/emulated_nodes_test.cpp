@@ -1,7 +1,7 @@
 // emulated_nodes_test.cpp - goal: for the same requests in the same order, a cluster of real nodes
-// makes the calls that its emulated run makes, and as many bytes of hidden states cross each link.
-// Method: golden models whose routing is recorded, placements of several policies and seeds; one
-// file read by both, the emulator in virtual time, nodes in threads at the file's prices.
+// makes the same calls as its emulated run, with the same bytes of hidden states on each link.
+// Method: golden models with recorded routing, and placements of several policies and seeds. Both
+// read one file. The emulator runs in virtual time, nodes run in threads at the file's prices.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,7 +1,8 @@
-// gguf_architectures_test.cpp - goal: a model of any architecture computes from a GGUF file what it
-// computes from its directory. Method: the golden models written as GGUF files by the table of
-// names and keys, with queries and keys permuted where llama.cpp permutes them, experts stacked,
-// kv_b whole and in halves, query, key and value apart and as one; compared with their references.
+// gguf_architectures_test.cpp - goal: a model of any architecture gives the same results from a
+// GGUF file and from its directory. Method: write the golden models as GGUF files by the table of
+// names and keys, and compare with their references. Queries and keys are permuted where llama.cpp
+// permutes them. Experts are stacked, kv_b is whole and in halves, query, key and value are apart
+// and as one.
 #include <algorithm>
 #include <cmath>
 

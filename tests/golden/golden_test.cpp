@@ -1,7 +1,7 @@
-// golden_test.cpp - goal: every architecture computes what its reference implementation computes,
-// and nothing else decides: neither the batch, nor how a prompt is cut, nor the order, segments and
-// place of experts, nor threads. Method: stored reference results; the same request by other ways,
-// compared bit by bit where the sums are the same and closely where kernels sum otherwise.
+// golden_test.cpp - goal: every architecture gives the results of its reference implementation, and
+// nothing else matters: not the batch, the cuts of a prompt, the order, segments and place of
+// experts, nor threads. Method: stored reference results. Run the same request in other ways.
+// Compare bit by bit if the sums are the same, and closely if kernels sum otherwise.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -21,7 +21,7 @@ namespace {
 constexpr double error_max = 2e-5;
 constexpr double invariance_max = 1e-4;
 
-// A model with the weights and rules of another, to be changed by a test.
+// A model with the weights and rules of another, for a test to change.
 struct changed_model final : model {
     explicit changed_model(const model &of) {
         directory_ = of.directory();
@@ -65,11 +65,11 @@ std::vector<float> logits_of_chunks(const model &of, const std::vector<int32_t> 
     return all;
 }
 
-// One layer's experts in some way; `chosen` [B, k].
+// Computes one layer's experts in some way; `chosen` [B, k].
 using compute_experts =
     std::function<void(cpu_model &, uint32_t layer, const std::vector<uint32_t> &distinct)>;
 
-// The layer loop written out, as a host with policies of its own has it.
+// The layer loop written out, as in a host with its own policies.
 std::vector<float> logits_by(const model &of, const std::vector<int32_t> &ids,
                              const compute_experts &way,
                              const std::function<void(uint32_t layer, std::vector<uint32_t> &chosen,
@@ -143,8 +143,8 @@ TEST_CASE("other requests in the batch do not show") {
         thread_pool pool(2);
         const auto compute = compute_of(*opened, pool, limits_of(32, 4));
         forward run(*compute, *opened);
-        // Stream 2 has the request, 17 tokens at once and the rest one by one; 0 and 3 have others
-        // of other lengths, mixed between its tokens; they go on while it does.
+        // Stream 2 has the request, 17 tokens at once and the rest one by one. Streams 0 and 3 have
+        // others of other lengths, mixed between its tokens, and go on meanwhile.
         std::mt19937 random(7);
         uint32_t positions[4] = {};
         size_t checked = 0;
@@ -255,7 +255,7 @@ TEST_CASE("an expert that is not computed contributes nothing") {
                                                       if (layer == 1 && chosen[i] == 2)
                                                           weights[i] = 0;
                                               });
-        // Named by nobody: the id stands for no expert.
+        // No key names the id, so it stands for no expert.
         const auto without_name =
             logits_by(*opened, ids, all_but(UINT32_MAX), [](uint32_t layer, auto &chosen, auto &) {
                 for (size_t i = 0; i < chosen.size(); ++i)
@@ -268,7 +268,7 @@ TEST_CASE("an expert that is not computed contributes nothing") {
 }
 
 TEST_CASE("predictions are the next layer's router on this layer's input") {
-    // With the next layer's router in place of this one's, router and prediction must agree; the
+    // With the next layer's router in place of this one's, router and prediction must agree. The
     // last layer predicts the first. gpt_oss has router biases, deepseek_v3 a dense layer.
     for (const std::string name : {"gpt_oss", "deepseek_v3"}) {
         CAPTURE(name);
@@ -290,7 +290,7 @@ TEST_CASE("predictions are the next layer's router on this layer's input") {
             all[layers[layer]].router_bias = next.router_bias;
             for (cpu_model *compute : {plain.get(), other.get()}) {
                 compute->begin(prompt_pass(golden.input_ids, 0, 0, false));
-                // Without experts: only the router of `layer` differs, and nothing before it.
+                // Without experts: only the router of `layer` differs, and nothing before it does.
                 for (uint32_t l = 0; l <= layer; ++l) compute->attention(l);
             }
             CHECK(copied(plain->next_router_logits()) == copied(other->router_logits()));
@@ -311,7 +311,7 @@ TEST_CASE("clipping of queries, keys and values") {
     CHECK(logits_of_prompt(changed, ids) == expected);
     changed.config_to_change().attention.clip_qkv = 0.1;
     CHECK(logits_of_prompt(changed, ids) != expected);
-    // Values clipped to nothing are attention that says nothing: the same as a zero output matrix.
+    // Values clipped to nothing make attention without output, the same as a zero output matrix.
     changed.config_to_change().attention.clip_qkv = 1e-30;
     const std::vector<float> clipped = logits_of_prompt(changed, ids);
     changed.config_to_change().attention.clip_qkv = 0;

@@ -15,7 +15,7 @@ namespace moorage::test {
 // Serves on a thread of its own until it is stopped or dies.
 class running_home {
 public:
-    // `on` is its own: a bench serves one thread.
+    // The home owns `on` alone, because a bench serves one thread.
     running_home(node_bench &on, loop_hub &hub, const node_plan &plan, uint32_t server,
                  bool own_disk = true, tampering change = {}, uint32_t context_max = 64)
         : on_(on),
@@ -53,7 +53,7 @@ public:
         if (thread_.joinable()) thread_.join();
         loop_->die();
     }
-    // As after SIGKILL, for whoever is connected.
+    // Ends as after SIGKILL, as seen by connected peers.
     void kill() { loop_->die(); }
     std::string error() const { return error_; }  // once it has stopped
     caller_figures calls() const { return locked(calls_); }

@@ -1,8 +1,8 @@
-// live_clusters_test.cpp - goal: whoever serves, a new plan comes into force in the same way: by
-// what homes have asked for, copy by copy, with every expert held at every moment. Method: the same
-// cases over an emulated cluster, and over nodes that learn of plans from a directory, from a
-// gateway of etcd within this process and from three members of etcd where that is installed; where
-// experts have to lie in the end follows from the demand by hand.
+// live_clusters_test.cpp - goal: a new plan comes into force in the same way on every kind of
+// cluster: by the demand of the homes, copy by copy, with every expert held at every moment.
+// Method: run the same cases over an emulated cluster and over nodes. Nodes learn of plans from a
+// directory, from a gateway of etcd within this process, and from three members of etcd if it is
+// installed. The final places follow from the demand by hand.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -89,12 +89,12 @@ public:
     virtual ~served_cluster() = default;
     // A home asks for an expert.
     virtual void ask(uint32_t home, uint32_t expert, uint32_t tokens) = 0;
-    // A plan is made by what was asked; `adopt`: and comes into force, whether that pays or not.
+    // Makes a plan by the demand so far. `adopt`: brings it into force, even if it does not pay.
     virtual outcome decide(bool adopt) = 0;
-    // Goes on until what was decided is in force, and looks at each moment.
+    // Continues until the decision is in force, and checks each moment.
     virtual void go_on() = 0;
     virtual holders now() const = 0;
-    uint32_t looked = 0, bare = 0;  // moments, and experts that nobody held at one
+    uint32_t looked = 0, bare = 0;  // checked moments; experts without a holder at one of them
 
 protected:
     void look() {
@@ -162,7 +162,7 @@ private:
 
 using opener = std::function<std::unique_ptr<cluster_registry>()>;
 
-// Each server's node in a thread, its plan from a registry; the first one's leads.
+// Each server's node runs in a thread and gets its plan from a registry. The first one's leads.
 class real final : public served_cluster {
 public:
     real(node_bench &on, const scene &of, const holders &first, const opener &open)
@@ -185,7 +185,7 @@ public:
                                                 ends_[0].desk, ends_[0].board, nullptr);
         for (end &one : ends_) one.follows->begin();
         leader_->begin();
-        // A plan is in force, and everybody goes by it.
+        // Waits until a plan is in force, and everybody uses it.
         REQUIRE(comes([&] {
             return std::ranges::all_of(ends_, [](const end &one) {
                 return one.board.plan().epoch != 0 && one.board.said().epoch != 0;
@@ -218,7 +218,8 @@ public:
         REQUIRE(answer.contains("adopted"));
         return {answer["adopted"].get<bool>(), answer["added_copies"].get<uint64_t>()};
     }
-    // Nothing tells that the last copy is gone: nothing is coming, and no epoch has for a while.
+    // No event tells that the last copy is gone. So it waits until nothing is coming, and there was
+    // no epoch for a while.
     void go_on() override {
         uint64_t epoch = 0, since_ns = steady_ns();
         comes([&] {
@@ -302,7 +303,7 @@ std::vector<outcome> behaves(const world &with, served_cluster &all) {
         CAPTURE(round);
         const auto wanted = with.drawn(draw);
         ask_for(all, wanted, times);
-        times *= 1000;  // what was asked before is little beside it
+        times *= 1000;  // earlier demand is small compared with it
         const holders before = all.now();
         made.push_back(all.decide(false));
         CHECK_FALSE(made.back().adopted);

@@ -1,7 +1,7 @@
-// load_test.cpp - goal: homes that are asked over a wire write what one process does, whatever
-// comes together; who is dead, full, no home or asked for too much is told from the rest. Method:
-// homes and holders in threads of one process, a client beside them; the run that has all to
-// itself.
+// load_test.cpp - goal: homes that are asked over a wire write the text of one process, whatever
+// comes together. A dead node, a full node, a server that is no home and a request that is too
+// large are told apart. Method: homes and holders in threads of one process, and a client. Compare
+// with the run that has all to itself.
 #include <doctest/doctest.h>
 
 #include "tests/golden/home_fixture.h"
@@ -113,7 +113,7 @@ TEST_CASE("a home that dies loses its requests at once, not those of others") {
     loop_hub hub;
     running_home stays(first, hub, plan, 0);
     std::atomic<int> answers = 0;
-    // Says nothing more after a few messages, as long as it lives.
+    // Falls silent after a few messages, but stays alive.
     running_home dies(second, hub, plan, 1, true, [&](said &what) {
         return what.header.kind != message_kind::tokens || ++answers < 4 ? 1 : 0;
     });
@@ -232,7 +232,7 @@ TEST_CASE("an expert that nobody computes ends the requests under way, not the h
     CHECK(failed[0].how == load_end::refused);
     CHECK(failed[0].text.find("is computed by nobody") != std::string::npos);
     holder = std::make_unique<running_node>(hub, plan, *on.of, 1, tampering{}, 2000);
-    // Until the home has found it again.
+    // Repeats until the home has found it again.
     for (;;) {
         const auto again = load_over(hub, plan, one);
         if (again[0].how != load_end::answered) continue;

@@ -1,5 +1,5 @@
-// lying_peer.h - somebody who greets as a node does and then says messages of every kind that are
-// cut short, or in which a count or a value is beyond what it may be.
+// lying_peer.h - a peer that greets as a node does and then sends faulty messages of every kind.
+// They are cut short, or a count or a value is out of range.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace moorage::test {
 
-// Where a body has a count and a value that 0xffffffff is not possible for; none: it has none.
+// The places of a count and of a value that must not be 0xffffffff in a body; none: it has none.
 struct body_place {
     core::message_kind kind;
     int count = none, value = none;
@@ -34,13 +34,13 @@ static_assert(std::size(body_places) == core::message_kinds + 2);
 enum class lie { cut, count, value };
 constexpr const char *lie_names[] = {"cut short", "a count or length beyond", "a wrong value"};
 
-// The greeting of a node that goes by the plan.
+// The greeting of a node with this plan.
 inline core::greeting greeting_of(const core::node_plan &plan, std::string_view server) {
     return {core::feature_weights, plan.cluster,     plan.model, plan.plan, plan.sizes, server,
             plan.model_name,       "somebody else's"};
 }
 
-// A message of the kind that is sound, without its header.
+// A sound message of the kind, without its header.
 inline core::message_bytes sound_message(core::message_kind kind, const core::node_plan &plan) {
     using core::message_kind;
     core::message_bytes made;
@@ -94,7 +94,7 @@ inline core::message_bytes sound_message(core::message_kind kind, const core::no
     return made;
 }
 
-// The same, spoilt; false: a message of the kind has nothing that this can be done to.
+// Spoils a message; false if a message of the kind has no place for this fault.
 inline bool spoil(core::message_bytes &of, const body_place &at, lie how) {
     if (how == lie::cut) {
         if (of.size() == core::frame_header_bytes) return false;
@@ -116,7 +116,7 @@ struct heard {
     std::string text;
 };
 
-// One end of a connection, by hand.
+// One end of a connection, driven by hand.
 class lying_peer {
 public:
     lying_peer(loop_hub &hub, const core::node_plan &plan, uint32_t server)
@@ -141,7 +141,7 @@ public:
         const moorage_wire_part part{written.data(), written.size(), 0};
         while (wire_.send(connection_, {&part, 1}, 1) == MOORAGE_WIRE_FULL) continue;
     }
-    // Takes what comes until `over`, which sees each message, or the time is up.
+    // Reads messages until `over` returns true, which sees each message, or until the time is up.
     template <class Over>
     heard hear(uint64_t wait_ns, Over over) {
         heard made;

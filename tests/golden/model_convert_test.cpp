@@ -1,8 +1,9 @@
 // model_convert_test.cpp - goal: a model written as another kind of file is the same model. Method:
-// all golden directories to GGUF and back, every weight compared, the file against the references
-// of its directory; GGUF files requantised, row by row against the quantiser and the source; packed
-// directories as floats; mixtures against the types in files of ggml's library (beside the project,
-// skipped where absent); what cannot be said, refused in words.
+// convert all golden directories to GGUF and back, compare every weight, and compare the file's
+// results with the references. Requantise GGUF files and compare row by row with the quantiser and
+// the source. Convert packed directories to floats. Compare mixtures with the types in files of
+// ggml's library (beside the project, skipped if absent). Conversions that are impossible must be
+// refused in words.
 #include <algorithm>
 #include <cstring>
 
@@ -59,7 +60,7 @@ uint64_t unequal(const matrix &is, const matrix &wanted) {
     return apart;
 }
 
-// Every weight of both, by the publisher's names.
+// Compares every weight of both, by the publisher's names.
 void check_equal(const model &is, const std::vector<named_part> &parts, const model &wanted,
                  const std::vector<named_part> &wanted_parts) {
     REQUIRE(parts.size() == wanted_parts.size());
@@ -282,7 +283,7 @@ TEST_CASE("tokenizers that merge by scores go to GGUF and come back") {
         CHECK(*(*made)->encode(text, {}) == *ids);
         CHECK(*(*again)->encode(text, {}) == *ids);
     }
-    // A piece that no merge makes: by scores its halves would merge all the same.
+    // A piece that no merge makes; by scores its halves would merge all the same.
     json lacking = scored_tokenizer();
     lacking["model"]["merges"].erase(0);
     write_file(source.path() / "tokenizer.json", lacking.dump());
@@ -344,7 +345,8 @@ TEST_CASE("mixtures by role, worked out for a Mixtral of 32 layers and 8 experts
     CHECK(type("q4_k_m", "blk.9.attn_k.weight") == "q8_0");
     CHECK(type("q4_k_m", "blk.9.attn_output.weight") == "q5_k");
     CHECK(type("q5_k_m", "blk.9.attn_output.weight") == "q5_k");
-    // The first four, the last four, and of the others those whose distance from 4 is 2 mod 3.
+    // The first four layers, the last four, and among the others those whose distance from 4 is 2
+    // mod 3.
     CHECK(type("q4_k_m", "blk.3.ffn_down_exps.weight") == "q6_k");
     CHECK(type("q4_k_m", "blk.4.ffn_down_exps.weight") == "q4_k");
     CHECK(type("q4_k_m", "blk.6.ffn_down_exps.weight") == "q6_k");
@@ -352,7 +354,7 @@ TEST_CASE("mixtures by role, worked out for a Mixtral of 32 layers and 8 experts
     CHECK(type("q4_k_m", "blk.28.ffn_up_exps.weight") == "q4_k");
     CHECK(type("q4_k_m", "blk.0.ffn_gate_inp.weight") == "f32");
     CHECK(type("q4_k_m", "blk.0.attn_norm.weight") == "f32");
-    // Rows that blocks of 256 do not divide.
+    // Rows whose length is no multiple of 256.
     CHECK(type("q4_k_m", "blk.4.ffn_down_exps.weight", 1408) == "q5_0");
     CHECK(type("q4_k_m", "blk.6.ffn_down_exps.weight", 1408) == "q8_0");
     CHECK(type("q4_k_m", "blk.4.ffn_down_exps.weight", 40) == "f16");
@@ -397,7 +399,7 @@ TEST_CASE("what cannot be said is refused, and leaves nothing behind") {
     CHECK(says(refusal(golden_path("qwen3_moe"), place.path(), "bf16"),
                "is there; name a directory"));
 
-    // A weight that is no number, found while rows are written.
+    // A weight that is NaN, found while rows are written.
     const scratch_directory source(golden_path("qwen3_moe"));
     auto weights = source.read_weights();
     for (auto &one : weights.tensors)

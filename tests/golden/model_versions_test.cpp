@@ -1,7 +1,7 @@
-// model_versions_test.cpp - goal: a model whose experts are in two files computes what the files
-// say: with the first version alone the bytes of the first file, with the second alone those of a
-// file that has the first one's other weights and the second one's experts. Method: the demo model
-// converted to Q8_0 and Q4_0 here; the third file put together tensor by tensor, and run as any
+// model_versions_test.cpp - goal: a model whose experts are in two files computes with both. With
+// the first version alone it gives the bytes of the first file. With the second alone it gives
+// those of a file with the first one's other weights and the second one's experts. Method: convert
+// the demo model to Q8_0 and Q4_0. Put the third file together tensor by tensor, and run it as any
 // model.
 #include <doctest/doctest.h>
 
@@ -29,7 +29,7 @@ gguf_files opened(const fs::path &path) {
     return std::move(*files);
 }
 
-// The header and all tensors of `big`, but for the stacked experts, which are those of `small`.
+// The header and all tensors of `big`, except the stacked experts, which come from `small`.
 void mix(const fs::path &big, const fs::path &small, const fs::path &out) {
     const gguf_files first = opened(big), second = opened(small);
     gguf_keys keys;

@@ -1,7 +1,7 @@
-// node_faults_test.cpp - goal: whatever one node does or fails to do, the home writes what one
-// process would, or says which expert is computed by nobody; and every fault is counted as what it
-// is. Method: a cluster of a home, a faulty holder and, where there is one, a sound one; the faulty
-// one's messages are changed on their way, or somebody says spoilt ones of every kind.
+// node_faults_test.cpp - goal: whatever one node does or fails to do, the home writes the text of
+// one process, or names the expert that nobody computes. Every fault is counted as its kind.
+// Method: a cluster of a home, a faulty holder and, in some cases, a sound one. The faulty one's
+// messages are changed on their way, or a peer sends faulty ones of every kind.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -74,7 +74,7 @@ const fault faults[] = {
      [](said &what) { return what.header.kind = message_kind::call, 1; }, &caller_figures::lost},
     {"no message at all",
      [](said &what) {
-         // Behind the checksums: the header is not made anew.
+         // Changed after the checksums: the header is not made anew.
          what.bytes.resize(frame_header_bytes);
          what.header.version = 7;
          return 1;
@@ -108,7 +108,7 @@ tampering after_sound_replies(const fault &of) {
     };
 }
 
-// So that server 1 is called as long as it answers, whatever the machine does meanwhile.
+// Makes calls go to server 1 as long as it answers, at any speed of the machine.
 std::vector<planned_price> one_before_two() {
     std::vector<planned_price> prices(3);
     prices[2].call_ns = 1e9;
@@ -215,7 +215,7 @@ TEST_CASE("holders that die, drain and come back") {
                 first = std::make_unique<running_node>(hub, plan, *on.of, 1, tampering(), 5000);
             if (passes == 20) {
                 end(second);
-                // Long enough that whoever came back has been found.
+                // Long enough to find a node that came back.
                 std::this_thread::sleep_for(std::chrono::milliseconds(200));
             }
         });
@@ -260,7 +260,7 @@ TEST_CASE("who greets with something else is refused, and both values are said")
         change(other);
         if (other.sizes.experts != plan.sizes.experts) other = plan, ++other.model;
         running_node stranger(hub, other, *on.of, 1);
-        // Nobody else is there: the home's own disk does not stand in for who refuses it.
+        // There is no other holder, and a refusal must not fall back to the home's own disk.
         const run_result there = on.at_home(hub, plan, 0, requests);
         CHECK(
             there.error.starts_with("every node of the cluster refuses this one; server1 says: "));
@@ -302,7 +302,7 @@ TEST_CASE("a slow call is asked for twice, whoever answers first is taken") {
     const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
     on.prices = one_before_two();
     on.hedge = true;
-    // Whether it comes before the deadline depends on the machine: until it has.
+    // It depends on the machine whether it comes before the deadline, so repeat until it has.
     caller_figures sum;
     for (int tries = 0; tries < 50 && (sum.hedged == 0 || sum.hedges_won == 0); ++tries) {
         loop_hub hub;
@@ -324,7 +324,7 @@ TEST_CASE("a slow call is asked for twice, whoever answers first is taken") {
 
 namespace {
 
-// Each kind of message, spoilt in each way that there is.
+// Calls it for each kind of message, spoilt in every possible way.
 void for_each_lie(const node_plan &plan,
                   const std::function<void(message_kind, lie, const message_bytes &)> &tell) {
     for (const body_place &at : body_places)
@@ -337,13 +337,13 @@ void for_each_lie(const node_plan &plan,
         }
 }
 
-// A reason that a later version may have is none to complain of.
+// A later version may have further reasons, so an unknown one is no error.
 bool may_be(message_kind kind, lie how) {
     return kind == message_kind::goodbye && how == lie::value;
 }
 
-// Server 1: greets as it should and answers every `asked` with what it is given. The refusals that
-// it received can be read once it has stopped.
+// Server 1 greets correctly and answers every `asked` with the given bytes. The refusals that it
+// received can be read once it has stopped.
 class lying_server {
 public:
     lying_server(loop_hub &hub, const node_plan &plan, message_kind asked, message_kind kind,
@@ -410,7 +410,7 @@ TEST_CASE("who connects and lies, in whatever message, is refused in words; othe
             // and then, but not twice in a row.
             if (back.text.empty()) back = told_to(hub, plan, greets, kind, says);
             CHECK(back.closed);
-            // To a refusal there is no answer.
+            // A refusal gets no answer.
             CHECK(back.text.empty() == (greets && kind == message_kind::refusal));
         }
         CHECK(load_over(hub, plan, asks)[0].written == text);
@@ -447,7 +447,7 @@ TEST_CASE("a holder that lies, in whatever message, is refused in words; the tex
         CHECK(there == texts);
         CHECK(there.calls.replies == 0);
         CHECK(there.calls.here != 0);
-        // These two are of one call and leave the connection alone.
+        // These two belong to one call and leave the connection alone.
         const bool of_call = kind == message_kind::reply || kind == message_kind::failed;
         CHECK((there.calls.wrong != 0) == (kind == message_kind::reply));
         CHECK((there.calls.failed != 0) == (kind == message_kind::failed));
@@ -472,8 +472,8 @@ TEST_CASE("a home that lies to who asks it, in whatever message, is refused in w
             return outcomes;
         };
         const auto outcomes = outcomes_of(asks);
-        // The wire is full once in a while, and then the refusal is not said; to the liar alone
-        // fewer messages are sent.
+        // The wire is full now and then, and then the refusal is not sent. If only the liar is
+        // asked, fewer messages are sent.
         if (back.text.empty()) outcomes_of({asks[1]});
         CHECK(outcomes[0].how == load_end::answered);
         CHECK(outcomes[0].written.size() == 5);

@@ -37,7 +37,7 @@ inline node_plan plan_of(const model &of, uint32_t servers,
     return made;
 }
 
-// One to three copies of each page, each on a random server but `without`.
+// One to three copies of each page, each on a random server other than `without`.
 inline std::vector<std::vector<uint32_t>> random_holders(uint32_t pages, uint32_t servers,
                                                          random_stream &draw,
                                                          uint32_t without = no_server) {
@@ -85,7 +85,7 @@ public:
         if (thread_.joinable()) thread_.join();
         loop_->die();
     }
-    // As after SIGKILL: whoever is connected finds the connection lost. It may still be computing.
+    // Ends as after SIGKILL: connected peers find the connection lost. It may still be computing.
     void kill() { loop_->die(); }
     const peer_node &node() const { return node_; }  // once it has stopped
     size_t lent() { return loop_->lent(); }
@@ -131,7 +131,7 @@ public:
     uint32_t pages() const {
         return static_cast<uint32_t>(of->config().moe_layers().size()) * of->config().experts;
     }
-    // One process, without nodes and without a pipeline where something is written.
+    // Runs one process without nodes. Written text is computed without a pipeline.
     run_result alone(const std::vector<model_request> &requests) {
         run_result made;
         if (requests.front().new_tokens == 0) {

@@ -1,8 +1,8 @@
-// node_plans_test.cpp - goal: while the plan changes expert by expert, copies move and nodes die, a
-// home writes what one process would; no step leaves an expert that nobody has. Method: a leader of
-// the test's own that does what plan_record.h says, at random, at nodes that learn of plans early
-// or late, over a wire within the process; weights that cross are those of another copy of the
-// model, so that a wrong byte shows.
+// node_plans_test.cpp - goal: a home writes the text of one process while the plan changes expert
+// by expert, copies move and nodes die. No step leaves an expert without a holder. Method: the
+// test's own leader acts by the rules of plan_record.h, at random. Nodes learn of plans early or
+// late, over a wire within the process. Weights that cross belong to another copy of the model, so
+// that a wrong byte shows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using namespace moorage::test;
 
 const std::vector<model_request> requests = {{{5, 3, 9, 2, 7, 1}, 30, 0}, {{8, 8, 4}, 30, 0}};
 
-// Plans, as whoever leads makes them: copies are brought, then they count, then others go.
+// Plans as a leader makes them: copies arrive, then they count, then others are dropped.
 class random_leader {
 public:
     random_leader(const node_plan &first, random_stream &draw)
@@ -27,7 +27,7 @@ public:
           boards(first.servers.size()),
           alive(first.servers.size(), true) {}
 
-    // A few things at random, then what follows from what nodes say.
+    // Makes a few random changes, then the changes that follow from the nodes' reports.
     void step() {
         take_arrivals();
         const size_t servers = boards.size();
@@ -38,7 +38,7 @@ public:
             const bool coming = std::ranges::any_of(
                 plan_.coming, [&](const moving_copy &one) { return one.page == page; });
             if (std::ranges::find(holders, to) != holders.end()) {
-                // Another one that is there holds it, too; copies that are read stay.
+                // Another live server holds it, too. Copies that are read stay.
                 const auto others = std::ranges::count_if(
                     holders, [&](uint32_t one) { return one != to && alive[one]; });
                 if (coming || others == 0) continue;
@@ -52,7 +52,7 @@ public:
             }
         }
         if (changed_) ++plan_.epoch, changed_ = false;
-        // Some learn of it now, some later; none forgets what it knows.
+        // Some nodes learn of it now, some later; none forgets what it knows.
         for (size_t server = 0; server < servers; ++server)
             if (draw_.below(3) != 0) boards[server].post(plan_);
     }
@@ -114,7 +114,7 @@ mover_options small_ranges() {
 TEST_CASE("plans change under a text: not one expert is computed by nobody") {
     for (const char *name : {"mixtral", "qwen2_moe"}) {
         CAPTURE(name);
-        node_bench on(name), other(name);  // whose weights lie elsewhere
+        node_bench on(name), other(name);  // its weights lie elsewhere
         const run_result texts = on.alone(requests);
         for (uint64_t seed = 1; seed <= 3; ++seed) {
             CAPTURE(seed);
@@ -194,7 +194,7 @@ TEST_CASE(
     loop_hub hub;
     running_node from(hub, plan, *on.of, 0, {}, 1000, "", &boards[0]),
         to(hub, plan, *on.of, 1, {}, 1000, "", &boards[1], small_ranges());
-    // A third that goes by the old plan for as long as it likes.
+    // A third server that keeps the old plan.
     loop_wire wire(hub);
     thread_pool pool(1);
     std::deque<plan_board> late(1);
@@ -223,7 +223,7 @@ TEST_CASE(
     CHECK(boards[0].said().leaving == 1);
     late[0].post(next);
     CHECK(waits_for([&] { return boards[0].said().leaving == 0; }));
-    // A plan of the past is not taken.
+    // A plan of an older epoch is not accepted.
     next.epoch = 2;
     CHECK_FALSE(boards[0].post(next));
     to.stop();
@@ -275,7 +275,7 @@ TEST_CASE("a caller that says no newer epoch is named, waited for so long, and t
     CHECK(steady_ns() - begun_ns >= 300'000'000);
     CHECK_FALSE(keeps.experts().has(3));
     CHECK(keeps.connections().figures().refused[static_cast<size_t>(refusal_reason::epoch)] == 1);
-    // It is told why, may come again, and is not waited for any more.
+    // It is told the reason, may come again, and is no longer waited for.
     std::string why;
     for (int tries = 0; tries < 20000 && why.empty(); ++tries) {
         keeps.turn(0);
@@ -357,12 +357,13 @@ TEST_CASE("a budget of bytes and of memory is kept") {
     boards[1].post(next);
     for (int tries = 0; tries < 20000 && boards[1].said().arrived.size() < 2; ++tries)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    // Not sooner than the budget allows, but for the last range; how much later is the machine's.
+    // Not sooner than the budget allows, except the last range. There is no upper limit, because it
+    // depends on the machine.
     CHECK(steady_ns() - begun_ns >=
           uint64_t{500'000'000} - uint64_t{250'000'000} * 512 / one_bytes);
     std::this_thread::sleep_for(std::chrono::milliseconds(400));  // a third would have come
     CHECK(boards[1].said().arrived.size() == 2);                  // there is no room for it
-    // One counts elsewhere after all: it goes, and the third comes.
+    // One is counted elsewhere after all, so it goes, and the third comes.
     next.epoch = 3;
     next.coming = {{1, 0, 1}, {2, 0, 1}};
     boards[1].post(next);
@@ -397,7 +398,8 @@ TEST_CASE("experts that move delay calls no more than is allowed, whoever brings
     node_bench on("mixtral");
     const run_result texts = on.alone(requests);
     constexpr uint64_t delay_ns = 4'000'000;
-    // Either the home brings what the other has, or the other brings what the home has as well.
+    // Either the home brings the other's experts, or the other brings those that the home has as
+    // well.
     for (const bool to_home : {true, false}) {
         uint64_t ranges_free = 0;
         for (const double delay_max : {1e3, 0.05}) {
@@ -439,7 +441,7 @@ TEST_CASE("experts that move delay calls no more than is allowed, whoever brings
             uint64_t begun_ns = 0, passes = 0;
             const run_result there =
                 on.at_home(hub, plan, 0, requests, /*own_disk=*/true, [&](const caller &) {
-                    if (++passes != 4) return;  // what calls take is known
+                    if (++passes != 4) return;  // the time of calls is known
                     begun_ns = steady_ns();
                     for (plan_board &one : boards) one.post(next);
                 });
@@ -452,7 +454,8 @@ TEST_CASE("experts that move delay calls no more than is allowed, whoever brings
                 ranges_free = ranges;
                 continue;
             }
-            // Each has to be paid for by twenty times of what it cost; half is left to chance.
+            // Each range must be paid for by twenty times its cost. The test allows half of that
+            // for chance.
             CHECK(ranges <= took_ns / (10 * delay_ns) + 8);
             CHECK(ranges < ranges_free);
         }

@@ -1,6 +1,7 @@
-// nodes_test.cpp - goal: whatever nodes hold the experts, text and likelihoods have the bits of one
-// process. Method: every golden model writes and scores, with random placements and copies on one
-// to five nodes, in batches, with prefill and without, against the run that has all to itself.
+// nodes_test.cpp - goal: text and likelihoods have the bits of one process, whichever nodes hold
+// the experts. Method: every golden model writes and scores, with random placements and copies on
+// one to five nodes, in batches, with prefill and without. Compare with the run that has all to
+// itself.
 #include <doctest/doctest.h>
 
 #include "core/execute/cpu/kernels.h"
@@ -24,7 +25,7 @@ struct cluster {
     node_plan plan;
     std::deque<running_node> nodes;
 
-    // All servers run but the first `homes`.
+    // All servers run except the first `homes`.
     cluster(node_bench &on, uint32_t servers, std::vector<std::vector<uint32_t>> holders,
             uint32_t homes = 1)
         : plan(plan_of(*on.of, servers, holders)) {
@@ -136,7 +137,7 @@ TEST_CASE("homes that call each other serve each other") {
     node_bench on("qwen2_moe");
     on.config.batch = 2;
     const run_result texts = on.alone(written);
-    // Nobody has what it needs: each page is at one of the three, two of which nobody else runs.
+    // Each page is at one of three servers, and two of them do not run, so nobody has all pages.
     std::vector<std::vector<uint32_t>> holders(on.pages());
     for (uint32_t page = 0; page < on.pages(); ++page) holders[page] = {page % 3};
     cluster all(on, 3, holders, 3);

@@ -1,8 +1,7 @@
-// quantised_test.cpp - goal: quantised models compute, with float32 activations, what float64
-// arithmetic makes of the values that their weights stand for, and cut texts as ggml's library
-// does. Method: GGUF models and packed directories with references made apart from this program,
-// some of them in tests/golden/quantised, more beside the project (../shared/data/quant, skipped
-// where absent).
+// quantised_test.cpp - goal: with float32 activations, quantised models give the results of float64
+// arithmetic on the values of their weights. They cut texts as ggml's library does. Method: GGUF
+// models and packed directories with references made apart from this program. Some are in
+// tests/golden/quantised, more beside the project (../shared/data/quant, skipped if absent).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -36,7 +35,7 @@ double rms_error(std::span<const float> is, std::span<const float> expected) {
     return std::sqrt(squared_error(is, expected));
 }
 
-// The files that a model is opened by.
+// The files by which a model is opened.
 std::vector<fs::path> models(const fs::path &folder) {
     std::vector<fs::path> all;
     for (const auto &entry : fs::directory_iterator(folder / "models")) {
@@ -150,9 +149,10 @@ void check_fast_over_nine(const fs::path &path, const model &of, const golden_da
     CHECK(std::sqrt(squares) <= 1.05 * std::sqrt(theirs));
 }
 
-// Fast arithmetic is as near to float64 as the library, whose activations have 8 bits too: over the
-// nine prompts of a file where no more are on record (of what the library computes otherwise than
-// its publisher), of which a twentieth more is let pass; and its text is the same.
+// Fast arithmetic must be as near to float64 as the library, whose activations have 8 bits too, and
+// its text must be the same. The nine prompts of a file are used if no more are on record (of
+// models that the library computes otherwise than their publisher). Then a twentieth more is
+// allowed.
 void check_fast(const fs::path &path) {
     CAPTURE(path.filename().string());
     const auto opened = open_or_fail(path);
@@ -219,7 +219,7 @@ TEST_CASE("a GPU takes every format, and refuses a layer of experts that differ 
     };
     for (const fs::path &path : models(here)) CHECK(refusal(*open_or_fail(path)).empty());
     CHECK(refusal(*open_or_fail(here / "published/gptq-mixtral")).empty());
-    // No file has such a layer: one is made of what a file has.
+    // No file has such a layer, so it is made from a file's layers.
     struct changed : model {
         changed(const model &from, weight_type gate, weight_type up, weight_type down) {
             config_ = from.config();

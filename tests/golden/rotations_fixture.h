@@ -1,5 +1,5 @@
 // rotations_fixture.h - the models of rotations/, whose rotations follow the length of the text,
-// and what reference.py there says that each of their logits is.
+// and the expected logits of reference.py.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,13 @@
 
 namespace moorage::test {
 
-// Root mean square of the difference over the standard deviation, as in quantised_test.cpp; and
-// what float32 keeps of a single token's logits.
+// Root mean square of the difference over the standard deviation, as in quantised_test.cpp, and the
+// error that float32 allows for a single token's logits.
 inline constexpr double rotations_error_max = 2e-6, one_token_error_max = 2e-5;
 
 struct rotations_golden {
     static constexpr uint32_t prompt = 8;  // ids before the first of `greedy_logits`
-    // Texts that are scored: on the border, beside it, far from it.
+    // Lengths of scored texts: at the trained length, near it, far from it.
     static constexpr uint32_t windows[] = {40, 12, 24, 25};
 
     std::unique_ptr<model> of;
@@ -48,7 +48,7 @@ struct rotations_golden {
             requests.push_back({{input_ids.begin(), input_ids.begin() + window}, 0});
         return requests;
     }
-    // The greedy text from prompts of several lengths, as far as the reference knows it.
+    // The greedy text from prompts of several lengths, as far as the reference has it.
     std::vector<model_request> written_texts() const {
         std::vector<model_request> requests;
         for (const uint32_t given : {8u, 20u, 24u, 25u, 30u})
@@ -93,8 +93,8 @@ inline double surprise(std::span<const float> logits, size_t token) {
     return std::log(sum) + most - logits[token];
 }
 
-// The error of all logits that the requests ask for; the likelihood of what is likeliest by the
-// reference is held to the same. through(pass) computes one pass, and `computed` has its results.
+// The error of all logits that the requests ask for. The likelihood of the reference's likeliest
+// token has the same limit. through(pass) computes one pass, and `computed` has its results.
 inline double error_of_requests(const rotations_golden &golden,
                                 const std::vector<model_request> &requests, model_source &from,
                                 const pass_results &computed,

@@ -1,6 +1,6 @@
 // rotations_test.cpp - goal: rotations that follow the length of a text (longrope, dynamic NTK) are
-// those of the whole text, whatever passes it comes in. Method: logits of an independent reference
-// in float64, one pass over the whole text for each of them; here the same texts scored and written
+// those of the whole text, however its passes are cut. Method: logits of an independent reference
+// in float64, one pass over the whole text for each of them. The same texts are scored and written
 // with prompts of any cut, in batches of texts on both sides of the border, across it, through the
 // pipeline and on several nodes.
 #include "core/execute/cpu/golden_check.h"
@@ -123,7 +123,8 @@ TEST_CASE("time of what is computed again is time of the token that needs it") {
             on.config.executor = "emulator";
             on.config.profile = "rtx_4060_ti_16gb";
             on.config.prefill = prefill;
-            // Twelve tokens across the border, one request: no moment is another's.
+            // Twelve tokens across the trained length. With one request, no time belongs to another
+            // one.
             const std::vector<model_request> requests = {
                 {{golden.greedy.begin(), golden.greedy.begin() + 20}, 12}};
             run_options options;

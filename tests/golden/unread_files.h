@@ -1,5 +1,5 @@
 // unread_files.h - golden models as files in both forms, with a tensor more, a key more or a key
-// less; and what came of opening one.
+// less, and the result of opening one.
 #pragma once
 
 #include <cstring>
@@ -35,7 +35,7 @@ struct ruled_model final : model {
     }
 };
 
-// One golden model in one form, and files that are nearly it.
+// One golden model in one form, and files that differ from it in one place.
 class nearly_golden {
 public:
     nearly_golden(const std::string &name, bool is_gguf)
@@ -86,7 +86,7 @@ public:
         std::string error;          // empty: it was read ...
         std::vector<float> logits;  // ... and computes these
     };
-    // A vector of float32 more; `value` in each of its places.
+    // With one more vector of float32; each element is `value`.
     outcome with_tensor(const std::string &name, float value) const {
         const std::vector<float> values(16, value);
         if (is_gguf_) return opened(gguf_with_tensor(name, values));
@@ -100,7 +100,34 @@ public:
     outcome with_keys_of(const gguf_maker &further) const {
         return opened(with_keys(bytes_, further));
     }
-    // Under another name: the file is as long as it was.
+    // A tensor's entry says one dimension more, of extent 1.
+    outcome with_last_one(const std::string &name) const {
+        constexpr size_t alignment = 32, key_count_at = 16, keys_at = 24;
+        std::string file = bytes_;
+        gguf_bytes written;
+        written.text(name);
+        const std::string text(reinterpret_cast<const char *>(written.bytes.data()),
+                               written.bytes.size());
+        const size_t count_at = file.find(text, keys_at) + text.size();
+        uint32_t count;
+        std::memcpy(&count, file.data() + count_at, sizeof count);
+        file.insert(count_at + sizeof count + count * sizeof(uint64_t),
+                    std::string("\1\0\0\0\0\0\0\0", 8));
+        ++count;
+        std::memcpy(file.data() + count_at, &count, sizeof count);
+        gguf_bytes padding;
+        padding.text("padding").put(uint32_t{8});
+        const size_t odd = (8 + padding.bytes.size() + 8) % alignment;
+        padding.text(std::string((alignment - odd) % alignment, ' '));
+        file.insert(keys_at, reinterpret_cast<const char *>(padding.bytes.data()),
+                    padding.bytes.size());
+        uint64_t keys;
+        std::memcpy(&keys, file.data() + key_count_at, sizeof keys);
+        ++keys;
+        std::memcpy(file.data() + key_count_at, &keys, sizeof keys);
+        return opened(file);
+    }
+    // With the key under another name, so that the file keeps its length.
     outcome without_key(const std::string &key) const {
         std::string file = bytes_;
         gguf_bytes written;
@@ -136,7 +163,8 @@ private:
         if (!made) return {made.failure().text, {}};
         return {"", logits_of(**made, ids_)};
     }
-    // Its entry before the others', its bytes behind theirs, and a key that keeps the data aligned.
+    // With the entry of a new tensor before the others, its bytes behind theirs, and a key that
+    // keeps the data aligned.
     std::string gguf_with_tensor(const std::string &name, const std::vector<float> &values) const {
         constexpr size_t alignment = 32, tensor_count_at = 8, key_count_at = 16, keys_at = 24;
         std::string file = bytes_;

@@ -1,7 +1,8 @@
 // unread_test.cpp - goal: nothing that changes a result is left unread. Method: every golden model
-// in both forms, with one tensor more, one key less or one key more: some 1,300 files. Each is
-// refused by name, or computes what is expected of it: the golden model's logits where the change
-// means nothing, else those of the same weights under the default that was published for the key.
+// in both forms, with one tensor more, one key less or one key more: some 1,300 files. Each must be
+// refused by name or give the expected results. If the change means nothing, these are the golden
+// model's logits. Otherwise they are those of the same weights under the published default of the
+// key.
 #include <cmath>
 #include <map>
 
@@ -22,8 +23,8 @@ double plain_scale(const model_config &of) {
 }
 bool is_latent(const model_config &of) { return of.attention.kind == attention_kind::latent; }
 
-// Why a changed file counts as silent; empty: it does not. `named`: what a refusal has to name;
-// empty: it has to be read. expected: empty where it has to be refused.
+// Why a changed file counts as silent; empty if it does not. `named`: the name that a refusal must
+// have; empty if the file must be read. expected: empty if it must be refused.
 std::string what_is_silent(const nearly_golden::outcome &is, const std::vector<float> &expected,
                            const std::string &named) {
     if (!is.error.empty()) {
@@ -38,7 +39,7 @@ std::string what_is_silent(const nearly_golden::outcome &is, const std::vector<f
 
 std::string last_part(const std::string &key) { return key.substr(key.rfind('.') + 1); }
 
-// Names under a layer, then of the whole model, of tensors that some model of this kind has.
+// Names of tensors that some model of this kind has: under a layer, then of the whole model.
 const std::vector<std::string> directory_layer = {"self_attn.q_proj.bias",
                                                   "self_attn.k_proj.bias",
                                                   "self_attn.v_proj.bias",
@@ -112,7 +113,7 @@ const std::map<std::string, rule> directory_defaults = {
          if (is_latent(of) && of.rope.factor <= 1) of.attention.scale = plain_scale(of);
      }}};
 
-// The same of llama.cpp and GGUF's keys.
+// The same for llama.cpp and GGUF's keys.
 const rule no_scaling = [](model_config &of) {
     of.rope.factor = 1;
     if (is_latent(of)) of.attention.scale = plain_scale(of);
@@ -146,7 +147,7 @@ const std::map<std::string, rule> gguf_defaults = {
     {"rope.scaling.yarn_beta_fast", [](model_config &of) { of.rope.beta_fast = 32; }},
     {"rope.scaling.yarn_beta_slow", [](model_config &of) { of.rope.beta_slow = 1; }}};
 
-// Every golden model in one form, with what a test does to it; returns how many files that were.
+// Runs a test's change on every golden model in one form. Returns the number of files.
 template <class Change>
 uint32_t over_goldens(bool is_gguf, Change &&change) {
     set_log_level(log_level::error);
@@ -320,6 +321,30 @@ TEST_CASE("a key of config.json that asks for other arithmetic is refused by nam
     });
     MESSAGE(files << " files");
     CHECK(files > 150);
+}
+
+TEST_CASE("layers that are said to predict further tokens, and are ordinary, are not dropped") {
+    const uint32_t files = over_goldens(true, [](const nearly_golden &golden, const auto &check) {
+        if (golden.original().config().further_layers != 0) return;
+        gguf_maker further;
+        further.number(golden.prefix() + "nextn_predict_layers", 1);
+        const nearly_golden::outcome is = golden.with_keys_of(further);
+        check("with nextn_predict_layers", is, {}, "nextn_predict_layers");
+        CHECK_MESSAGE(is.error.find("so it is an ordinary one") != std::string::npos, is.error);
+    });
+    CHECK(files > 8);
+}
+
+TEST_CASE("a last dimension of 1 changes no tensor of a GGUF file") {
+    const uint32_t files = over_goldens(true, [](const nearly_golden &golden, const auto &check) {
+        for (const char *name :
+             {"token_embd.weight", "output_norm.weight", "blk.0.attn_output.weight",
+              "blk.0.ffn_gate_inp.weight", "blk.0.ffn_down_exps.weight"})
+            if (golden.has_tensor(name))
+                check(std::string("with a last 1 of ") + name, golden.with_last_one(name),
+                      golden.logits(), "");
+    });
+    CHECK(files > 30);
 }
 
 TEST_CASE("biases of scores without a gating function are no softmax") {

@@ -1,20 +1,19 @@
 // bench.cpp - decode on the GPU with random weights of published shapes: everything resident
-// against the bandwidth bound, and offloaded against the bound at the hits that were had.
+// compared with the bandwidth bound, and offloaded compared with the bound at the measured hits.
 //
 //   bench [--shape NAME | --model FILE [--prompt N]] [--tokens N] [--cached N] [--cpu SHARE]
 //         [--warm N] [--position P] [--profiled 1] [--drawn 1]
 //
-// --model: a file's, with its own routing, after a prompt of N tokens (512), which is timed too;
-// --cached: slots for experts (0: all); --cpu: the share of misses that the CPU computes; --warm:
-// tokens before those that are timed; --position: of the first of these, with so much context
-// before it as if it had been computed; --profiled: no bounds are measured, so that a profiler sees
-// tokens alone; --drawn: a file's routing is drawn, too. Routing of a shape is drawn, and loads
-// follow need, without prefetch. Without --shape, all that fit. The bound is the longer of what the
-// GPU must read of its memory and of what had to cross the link, as if both overlapped without a
-// gap.
+// --model: a file's model, with its own routing, after a prompt of N tokens (512), which is timed
+// too. --cached: slots for experts (0: all). --cpu: the share of misses that the CPU computes.
+// --warm: tokens before the timed ones. --position: of the first timed token, with so much context
+// before it as if it had been computed. --profiled: measures no bounds, so that a profiler sees
+// tokens alone. --drawn: draws a file's routing, too. The routing of a shape is drawn. Loads follow
+// need, without prefetch. Without --shape, all shapes that fit run. The bound is the longer of the
+// GPU's reads of its memory and the traffic over the link, as if both overlapped without a gap.
 //
-// No time is printed of tokens that reached too few experts (expert_spread.h), nor of slots for
-// some of the experts where nothing was evicted or left to the CPU: that would be no offloading.
+// Prints no time if tokens reached too few experts (expert_spread.h). It also prints none for slots
+// for some of the experts if nothing was evicted or left to the CPU: that would be no offloading.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -85,7 +84,8 @@ pass decode_pass(uint32_t position) {
     return out;
 }
 
-// So many tokens, one at a time; `position` is the first one's, and then that behind the last.
+// Decodes so many tokens, one at a time. `position`: of the first one; afterwards that behind the
+// last.
 status decode(executor_drive &drive, uint32_t &position, uint32_t tokens) {
     for (uint32_t i = 0; i < tokens; ++i)
         if (const status done = drive.run(decode_pass(position++)); !done) return done;
@@ -119,7 +119,7 @@ void print_result(const std::string &name, const model &of, const request &asked
         static_cast<unsigned long long>(drive.evicted), spread.text().c_str());
 }
 
-// Why a time would not be of what it is called; empty: it is.
+// Why a measured time would be misleading; empty if it is valid.
 std::string refusal(const request &asked, const executor_drive &drive,
                     const expert_spread &spread) {
     if (const status sound = spread.check(); !sound) return sound.failure().text;
@@ -128,7 +128,8 @@ std::string refusal(const request &asked, const executor_drive &drive,
            "lower --cached";
 }
 
-// Milliseconds of a prompt's pass, the second of two: the first loads what it needs.
+// Milliseconds of a prompt's pass. It times the second of two passes, since the first loads its
+// data.
 result<double> prompt_ms(executor_drive &drive, expert_spread &spread, uint32_t tokens) {
     std::vector<int32_t> ids(tokens);
     for (uint32_t i = 0; i < tokens; ++i) ids[i] = static_cast<int32_t>(1 + i * 7919 % 1000);
@@ -172,7 +173,7 @@ std::string run(const std::string &name, const model &of, const request &asked,
     auto made = make_cuda_executor(options);
     if (!made) return made.failure().text;
     drive.use(*made->where, *made->results);
-    // Until all experts have been asked for once where they fit, and launches are recorded.
+    // Runs until all experts that fit have been asked for once, and launches are recorded.
     uint32_t position = 0;
     if (own) {
         const auto took = prompt_ms(drive, spread, asked.prompt);
@@ -203,7 +204,8 @@ std::string run(const std::string &name, const model &of, const request &asked,
 std::string run_shape(const shape &of_shape, const request &asked, const device_rates &rates) {
     auto config = parse_model_config(of_shape.config, of_shape.name);
     if (!config) return config.failure().text;
-    // Few distinct experts: host memory need not hold the model, the GPU's slots are full size.
+    // With few distinct experts host memory need not hold the model. The GPU's slots have full
+    // size.
     auto made = random_model(*config, {.seed = 1, .distinct_experts = 1});
     return made ? run(of_shape.name, **made, asked, rates) : made.failure().text;
 }

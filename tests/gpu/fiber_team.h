@@ -1,8 +1,8 @@
-// fiber_team.h - a block of GPU threads as fibers: the twin of device_team.cuh, thread by thread,
-// where host_team.h is one loop after the other.
+// fiber_team.h - a block of GPU threads as fibers. It works thread by thread like device_team.cuh,
+// while host_team.h is one loop after the other.
 //
-// Shared memory begins poisoned, the sums of warps too. A tile of the matrix units is dealt out
-// eight values a lane.
+// Shared memory begins poisoned, the sums of warps too. A tile of the matrix units is distributed
+// over the lanes, eight values each.
 #pragma once
 
 #include <array>
@@ -119,7 +119,7 @@ public:
             to[row * stride + column] = from[j];
         });
     }
-    // Columns of 16 rows, of 16 tokens: as each lane saw them when it read them.
+    // Columns of 16 rows, or of 16 tokens, with each lane's values at the time of its read.
     struct rows_tile : std::array<float, 256> {};
     struct tokens_tile : std::array<float, 256> {};
     template <class Tile, class Place>
@@ -161,7 +161,7 @@ private:
     uint32_t thread_;
 };
 
-// A Device of kernel_bench.h whose launches run at once, block by block.
+// A Device of kernel_bench.h that runs launches at once, block by block.
 class fiber_device {
 public:
     explicit fiber_device(uint32_t order) : order_(order) {}

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t lanes = 32;
 constexpr size_t stack_bytes = 128 << 10;
-// The one whose fibers begin: makecontext() passes no pointer.
+// The block whose fibers begin, since makecontext() passes no pointer.
 thread_local fiber_block *beginning = nullptr;
 
 }  // namespace

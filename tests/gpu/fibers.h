@@ -1,10 +1,10 @@
-// fibers.h - the threads of a GPU's block as fibers of one thread: each runs until it waits for the
-// others, in an order drawn between the waits, so that what depends on no wait shows.
+// fibers.h - the threads of a GPU's block as fibers of one thread. Each runs until it waits for the
+// others. The order between the waits is drawn, so that a missing wait shows.
 //
 //   fiber_block block(256, order);
 //   const std::string off = block.run([&](uint32_t thread) { ...; block.barrier(); ... });
 //
-// Not pretended: threads of a warp that go in step, which nothing may depend on anyway.
+// Threads of a warp do not run in step here. No kernel may depend on that.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace moorage::test {
 
 class fiber_block {
 public:
-    // order: 0 by number, 1 backwards, else drawn by it.
+    // order: 0 by number, 1 backwards, otherwise the seed of a drawn order.
     fiber_block(uint32_t threads, uint32_t order);
     ~fiber_block();
     fiber_block(const fiber_block &) = delete;
 
-    // Runs body(thread) as every thread; empty, or why they could not come to their ends.
+    // Runs body(thread) as every thread. Returns why some could not finish; empty if all did.
     std::string run(const std::function<void(uint32_t)> &body);
 
     // The running thread waits for all threads of the block.

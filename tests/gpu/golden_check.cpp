@@ -1,13 +1,14 @@
-// golden_check.cpp - whole models on the GPU against their reference results: everything resident,
-// then with few slots, split experts and the CPU's help; a line each, exit code 1 when one is off.
+// golden_check.cpp - whole models on the GPU compared with their reference results: everything
+// resident, then with few slots, split experts and the CPU's help. Prints a line each. Exit code 1
+// if one is off.
 //
 //   golden_check [--cpu | --fast] [--patience S] MODEL...
 //
 // MODEL: a directory with golden.safetensors, or a GGUF file with FILE.ref.safetensors beside it.
-// --cpu: the same on the executor of the CPU, to check the check.
-// --fast: caches in half precision and the library's products, as runs have them; logits may then
-// be off by 1e-2, and models whose choice of experts turns on less (Phi-3.5-MoE's, Qwen2-MoE's) are
-// not for it. --patience: seconds after which a GPU that completes nothing is given up.
+// --cpu: the same on the executor of the CPU, to check the check. --fast: caches in half precision
+// and the library's products, as in runs. Logits may then be off by 1e-2. Do not use it for models
+// whose choice of experts depends on less (Phi-3.5-MoE's, Qwen2-MoE's). --patience: gives up after
+// so many seconds if the GPU completes nothing.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-// golden_machine.h - a golden model on the executor of the GPU, or of the CPU to compare with.
+// golden_machine.h - a golden model on the executor of the GPU, or of the CPU for comparison.
 #pragma once
 
 #include <array>
@@ -44,8 +44,8 @@ inline result<golden_machine> make_golden_machine(const gpu_executor_options &op
     return {std::move(out)};
 }
 
-// How a golden model can lie on the machine: everything there, few slots, split, with the CPU's
-// help, and with predictions beside it.
+// Layouts of a golden model on the machine: everything resident, few slots, split, with the CPU's
+// help, and with predictions.
 struct golden_layout {
     const char *name;
     drive_options how;
@@ -68,7 +68,7 @@ struct golden_outcome {
     std::string failure;
 };
 
-// options: threads, patience and precision are looked at.
+// options: it uses threads, patience and precision.
 inline golden_outcome run_golden(const model &of, const golden_data &golden,
                                  const drive_options &how, gpu_executor_options options,
                                  bool on_cpu) {

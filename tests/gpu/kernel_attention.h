@@ -1,4 +1,4 @@
-// kernel_attention.h - checks of attention and of what stands around it: norms, rotation, caches.
+// kernel_attention.h - checks of attention and its surroundings: norms, rotation, caches.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/attend.h"
@@ -19,7 +19,7 @@ struct attention_case {
     bool values_in_keys() const { return value_dim < head_dim; }
 };
 
-// One (token, head) by the definition, in double.
+// One (token, head) by its definition, in double.
 template <class Cache>
 void attend_slowly(const attention_case &of, const float *query, const std::vector<Cache> &keys,
                    const std::vector<Cache> &values, uint64_t stream_first, uint32_t position,
@@ -134,7 +134,8 @@ struct head_reference {
     }
 };
 
-// Query heads in place, keys and values into the caches, against norm and rotation in double.
+// Queries are changed in place, keys and values go into the caches. Compared with norm and rotation
+// in double.
 template <class Cache, class Bench>
 void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
     const uint32_t heads = 6, kv_heads = 2, dim = 20, pairs = 7, context = 9, tokens = 3;
@@ -189,7 +190,7 @@ void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
     bench.expect("keys and values" + how, kept, expected_kept, sizeof(Cache) == 2 ? 1e-3 : 1e-6);
 }
 
-// Latent attention: the compressed vector into its cache, queries into its space.
+// Latent attention: the compressed vector goes into its cache, queries into its space.
 template <class Bench>
 void check_latent(Bench &bench, uint32_t rank) {
     const uint32_t heads = 3, nope = 10, values = 6, pairs = 4, context = 5;
@@ -241,7 +242,7 @@ void check_latent(Bench &bench, uint32_t rank) {
     bench.expect("absorbed queries", bench.get(output, expected.size()), expected, 1e-6);
 }
 
-// The sum of experts and shared expert, then a norm, of chosen rows.
+// The sum of experts and shared expert, then a norm, for chosen rows.
 template <class Bench>
 void check_combine(Bench &bench, bool layer_norm, bool gate) {
     const uint32_t width = 301, tokens = 4, ranks = 3;
@@ -299,7 +300,7 @@ void check_words(Bench &bench) {
         {"a table as an argument", bench.get(kernel.output, 302) == expected ? 0.0 : 1.0, 0});
 }
 
-// The host is told of two lists of floats, and how often it was.
+// The kernel tells the host two lists of floats, and a count of its messages.
 template <class Bench>
 void check_tell(Bench &bench) {
     const std::vector<float> first = bench.floats(700), second = bench.floats(700);

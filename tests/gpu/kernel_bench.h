@@ -1,4 +1,4 @@
-// kernel_bench.h - what the checks of kernels share: random numbers, memory of a device, slow
+// kernel_bench.h - shared by the checks of kernels: random numbers, memory of a device, slow
 // products.
 #pragma once
 
@@ -22,7 +22,7 @@ struct case_result {
     double limit;
 };
 
-// A matrix of a type with the values that it stands for.
+// A matrix of a type with its values.
 struct random_matrix {
     std::vector<std::byte> data, scales;
     std::vector<uint32_t> group_of;
@@ -62,7 +62,7 @@ public:
         memory_.write(out, values.data(), values.size() * sizeof(Value));
         return out;
     }
-    // All bits set: no number, so that what stays unwritten shows.
+    // All bits set: NaN, so that unwritten values show.
     template <class Value>
     Value *poisoned(uint64_t count) {
         std::vector<Value> values(count);
@@ -93,7 +93,7 @@ public:
         place(out);
         return out;
     }
-    // The same with these bytes; values are those of the definition.
+    // A matrix of these bytes, with values by the definition.
     random_matrix matrix_of(weight_type type, uint32_t rows, uint32_t columns,
                             std::vector<std::byte> bytes) {
         random_matrix out;
@@ -104,7 +104,7 @@ public:
         return out;
     }
 
-    // Bit for bit; all that are no numbers are the same.
+    // Compares bit for bit; all NaNs are equal.
     void expect_bits(const std::string &name, const std::vector<float> &is,
                      const std::vector<double> &expected) {
         uint64_t wrong = is.size() == expected.size() ? 0 : expected.size();
@@ -199,7 +199,7 @@ private:
     std::mt19937_64 random_;
 };
 
-// A Memory of the host, for the device of loops.
+// A Memory in host memory, for the device of loops.
 class host_memory {
 public:
     std::byte *allocate(uint64_t bytes) {

@@ -1,5 +1,5 @@
-// kernel_check.cu - every kernel on the GPU against slow references, over fresh random inputs and
-// poisoned outputs; a line a case, exit code 1 when one is off.
+// kernel_check.cu - every kernel on the GPU compared with slow references, over fresh random inputs
+// and poisoned outputs. Prints a line a case. Exit code 1 if one is off.
 //
 //   kernel_check [--seeds N] [--small]     --small: formats and attention, for slow checkers
 //
@@ -45,7 +45,7 @@ public:
     }
     std::byte *allocate(uint64_t bytes) {
         void *out = nullptr;
-        // Whole words: weights are read in them.
+        // Whole words, because weights are read in words.
         const size_t whole = (bytes / 16 + 1) * 16;
         need(cudaMalloc(&out, whole), "cudaMalloc");
         need(cudaMemset(out, 0, whole), "cudaMemset");

@@ -1,7 +1,7 @@
-// kernel_fibers_test.cpp - goal: no kernel depends on the order in which a block's threads come to
-// what they share, or reads shared memory that nobody wrote. Method: the cases of
-// cuda_arithmetic_test with a fiber for each thread, forwards, backwards and in drawn orders; and
-// kernels with a mistake, which have to show it.
+// kernel_fibers_test.cpp - goal: no kernel depends on the order in which a block's threads reach
+// shared data, or reads shared memory that nobody wrote. Method: the cases of cuda_arithmetic_test
+// with a fiber for each thread, forwards, backwards and in drawn orders. Kernels with a mistake
+// must show it.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -37,7 +37,7 @@ void check_all(Check &&check, std::vector<uint32_t> orders = {0, 1, drawn}) {
     }
 }
 
-// Each thread hands its number to the one opposite, through shared memory.
+// Each thread passes its number to the opposite one, through shared memory.
 enum class mistake : uint8_t { none, no_barrier, one_unwritten, ends_early, half_a_warp };
 struct exchange_kernel {
     static constexpr uint32_t threads = 64;
@@ -63,7 +63,7 @@ struct exchange_kernel {
     }
 };
 
-// Whether all came out right, in that order.
+// Whether all numbers arrived, in that order.
 bool exchanges(mistake with, uint32_t order, std::string &off) {
     std::vector<float> output(64, -1);
     fiber_device device(order);

@@ -1,5 +1,5 @@
-// kernel_formats.h - checks of the readers of weights: every value to the bit, in units, runs and
-// alone, on aligned rows and on odd ones.
+// kernel_formats.h - checks of the readers of weights: every value to the bit, in units, in runs
+// and alone, on aligned rows and on odd ones.
 #pragma once
 
 #include "core/execute/gpu/arithmetic/tokens.h"
@@ -7,7 +7,7 @@
 
 namespace moorage::core::gpu {
 
-// Values of a matrix by each of the ways in which kernels read them; a block a row.
+// The ways in which kernels read the values of a matrix; one block per row.
 enum class reading : uint8_t { units, runs, odd_runs, singles };
 template <weight_type type>
 struct widen_kernel {
@@ -53,7 +53,7 @@ void check_values(Bench &bench, const random_matrix &of, std::initializer_list<r
                   const std::string &what) {
     constexpr const char *names[] = {"units", "runs", "odd runs", "singles"};
     for (const reading by : ways) {
-        // Where a format has values alone its runs are never read from odd rows.
+        // A format that has only values never reads its runs from odd rows.
         if (by == reading::odd_runs && type == weight_type::f32) continue;
         float *output = bench.template poisoned<float>(of.values.size());
         bench.device().launch(widen_kernel<type>{of.shape, by, output}, of.shape.rows, 1, 1, 0);
@@ -63,7 +63,7 @@ void check_values(Bench &bench, const random_matrix &of, std::initializer_list<r
     }
 }
 
-// All 2^16 scales that blocks may have; `times` over, so that all codes of 8 bits are met.
+// All 2^16 scales that blocks may have; `times` over, so that all codes of 8 bits occur.
 template <weight_type type, class Bench>
 void check_all_scales(Bench &bench) {
     constexpr weight_format format = format_of(type);
@@ -79,13 +79,13 @@ void check_all_scales(Bench &bench) {
                 std::memcpy(block + one.offset, &scale, sizeof scale);
                 break;  // a minimum stays as it is
             }
-        // Every code with every scale, where 32 values have room for them.
+        // Every code with every scale, if 32 values have room for them.
         for (uint32_t i = 0; i < format.block && format.block == 32; ++i)
             if (type == weight_type::q8_0)
                 block[2 + i] = static_cast<std::byte>(number % times * 32 + i);
             else if (i < 16)
                 block[format.bytes - 16 + i] = static_cast<std::byte>(i * 17);
-        // Codes from 16 on in the second half.
+        // The second half has the codes from 16 on.
         if (type == weight_type::q5_0 || type == weight_type::q5_1)
             std::memset(block + format.bytes - 20, 0, 2),
                 std::memset(block + format.bytes - 18, 255, 2);

@@ -33,7 +33,7 @@ inline double product_slowly(const random_matrix &weights, uint32_t row, const f
     return sum;
 }
 
-// Both kernels over the same item; `many` picks the one on the matrix units.
+// Both kernels over the same item. `many` selects the one on the matrix units.
 template <weight_type type, class Bench>
 void launch_product(Bench &bench, const product_item &item, bool many) {
     if (many) {
@@ -62,13 +62,13 @@ void launch_product(Bench &bench, const product_item &item, bool many) {
 // For these types the matrix units keep 16 of the 24 bits.
 template <weight_type type>
 constexpr bool is_cut = type != weight_type::f16 &&format_of(type).unit == unit_form::two;
-// Columns at least so many, in whole blocks; rows of fp8 may end anywhere.
+// At least so many columns, in whole blocks. Rows of fp8 may end anywhere.
 constexpr uint32_t whole_columns(weight_type type, uint32_t least) {
     const uint32_t block = type == weight_type::fp8 ? 1 : format_of(type).block;
     return (least + block - 1) / block * block;
 }
 
-// output += multiplier * (W x + bias), inputs gathered, one token to many.
+// Checks output += multiplier * (W x + bias) with gathered inputs, for one token to many.
 template <weight_type type, class Bench>
 void check_product(Bench &bench, uint32_t rows, uint32_t columns, uint32_t tokens, bool many) {
     const random_matrix weights = bench.make_matrix(type, rows, columns);
@@ -102,7 +102,7 @@ void check_product(Bench &bench, uint32_t rows, uint32_t columns, uint32_t token
                  bench.get(item.output, tokens * rows), expected, limit);
 }
 
-// Rows in groups that read their own stretch of the input, as values of latent attention do.
+// Rows in groups that read their own stretch of the input, like values of latent attention.
 template <class Bench>
 void check_groups(Bench &bench) {
     const uint32_t heads = 3, own = 5, other = 4, columns = 24, tokens = 3;
@@ -131,8 +131,8 @@ void check_groups(Bench &bench) {
     bench.expect("rows in groups", bench.get(item.output, expected.size()), expected, 1e-5);
 }
 
-// An expert in one or two segments: gate, up and activation, then down, part by part, each of
-// `units` of what its format needs.
+// An expert in one or two segments: gate, up and activation, then down, part by part. Each part has
+// `units` of the smallest size that its format allows.
 template <weight_type type, class Bench>
 void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t intermediate,
                   uint32_t top, bool many, uint32_t units = 1) {
@@ -225,7 +225,7 @@ void check_products_of(Bench &bench) {
     check_product<type>(bench, 100, columns(72), 70, true);
     check_product<type>(bench, 64, columns(91), 9, true);
     check_product<type>(bench, 70, columns(608), 9, true);  // several copies of formats of few bits
-    // Parts of an expert are whole blocks.
+    // An expert's parts are whole blocks.
     const uint32_t block = format_of(type).block;
     const uint32_t inner = type == weight_type::int4_ordered ? 192 : block > 32 ? 2 * block : 192;
     const uint32_t third = block > 32 ? block : 64, half = block > 32 ? block : 96;
@@ -240,14 +240,14 @@ void check_products_of(Bench &bench) {
     }
 }
 
-// Formats of each shape that units have; the others differ in what a thread does by itself.
+// One format for each shape of units. The other formats differ only in the work of a single thread.
 constexpr bool is_of_few(weight_type type) {
     using enum weight_type;
     for (const weight_type one : {bf16, f32, mxfp4, q8_0, q4_k, q6_k, int4_ordered})
         if (type == one) return true;
     return false;
 }
-// `of_all`: formats, or of a few of them.
+// `of_all`: all formats; otherwise a few of them.
 template <class Bench>
 void check_products(Bench &bench, bool of_all = true) {
     const auto check = [&]<weight_type type>() {

@@ -1,12 +1,12 @@
-// kernel_times.cpp - a library that the CUDA driver loads into a program: at its end it prints what
-// each kernel, copy and call of the runtime took, by CUPTI.
+// kernel_times.cpp - a library that the CUDA driver loads into a program. At its end it prints the
+// time of each kernel, copy and runtime call, by CUPTI.
 //
 //   CUDA_INJECTION64_PATH=$PWD/libgpu_kernel_times.so gpu_bench --shape qwen15moe --profiled 1
 //
-// Counted are the last tokens of the run, from one embedding to another, and the two longest
-// passes, which are prompts where there are any (the first loads what it needs); kernels of
-// recordings are told one by one. `gap` is the time since the GPU's kernel before ended. Tracing
-// costs each launch a microsecond or two of the host's time.
+// It counts the last tokens of the run, from one embedding to the next, and the two longest passes.
+// These are prompts if there are any (the first loads its data). Kernels of recordings are listed
+// one by one. `gap` is the time since the end of the GPU's kernel before. Tracing costs each launch
+// a microsecond or two of the host's time.
 #include <cupti.h>
 #include <cxxabi.h>
 
@@ -110,7 +110,7 @@ void print_rows(const char *title, const std::map<std::pair<std::string, uint32_
                     static_cast<double>(own.gap_ns) / 1e3 / tokens);
 }
 
-// Between two moments, for each of `passes`.
+// Prints the time between two moments, for each of `passes`.
 void print_between(uint64_t from, uint64_t until, double passes) {
     std::map<std::pair<std::string, uint32_t>, sum_of> rows;
     uint64_t before_ns = from;

@@ -1,6 +1,6 @@
-// Goal: what a GPU does is measured as it is, and its profile gives it back. Method: the pretended
-// GPU takes its time by rates known here; what is fitted must be they, also after the profile has
-// been written and read. The CPU beside it is real, so its figures need only be there.
+// Goal: a GPU's times are measured right, and its profile reproduces them. Method: the pretended
+// GPU takes its time by known rates. The fit must find them, also after the profile has been
+// written and read. The CPU beside it is real, so its figures need only exist.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -78,7 +78,7 @@ TEST_CASE("memory, cache and matrix units have their rates") {
     CHECK(machine().read_bytes_per_s == doctest::Approx(1e12));
     CHECK(machine().operations_per_s == doctest::Approx(100e12).epsilon(0.01));
     CHECK(machine().expert_memory_bytes_per_s == doctest::Approx(1e12).epsilon(0.1));
-    // A launch and the weights; more than the cache holds comes from memory.
+    // A launch and the weights. Weights beyond the cache's size come from memory.
     CHECK(product(weight_type::bf16, 4096, 1).seconds ==
           doctest::Approx(2.5e-6 + 4096.0 * 4096 * 2 / 3e12));
     CHECK(product(weight_type::f32, 4096, 1).seconds ==
@@ -96,7 +96,7 @@ TEST_CASE("attention by length, experts by tokens") {
     CHECK(machine().contexts.back().amount == 4096);
     const std::vector<timed> &tokens = machine().expert_tokens;
     REQUIRE(tokens.size() == 6);
-    // 17 MB: two launches, and from 256 on the matrix units take longer than the weights.
+    // 17 MB: two launches. From 256 on the matrix units take longer than the weights.
     const double expert_bytes = 3.0 * 2048 * 1408 * 2;
     CHECK(machine().expert_bytes == expert_bytes);
     const double step = tokens[5].seconds - tokens[4].seconds;
@@ -104,12 +104,12 @@ TEST_CASE("attention by length, experts by tokens") {
 }
 
 TEST_CASE("constants are those of launches and copies") {
-    // Two launches with the products as arguments, however many experts.
+    // Two launches with the products as arguments, for any number of experts.
     CHECK(machine().experts_seconds == doctest::Approx(2 * 2.5e-6).epsilon(0.01));
     CHECK(machine().expert_seconds < 2e-9);
     // Norm, head, and the logits' copy.
     CHECK(machine().pass_seconds == doctest::Approx(2 * 2.5e-6 + 6e-6).epsilon(0.01));
-    // A whole number of launches: the last of them tells the host the router's scores.
+    // A whole number of launches. The last one tells the host the router's scores.
     const double launches = machine().layer_seconds / 2.5e-6;
     CHECK(launches == doctest::Approx(std::round(launches)).epsilon(0.02));
     CHECK(launches > 5);
@@ -125,7 +125,7 @@ TEST_CASE("the host beside the GPU is measured too") {
     CHECK(machine().cpu_expert_bytes_per_s > 1e8);
     CHECK(machine().cpu_operations_per_s > 1e8);
     CHECK(machine().cpu_expert_seconds >= 0);
-    // An expert of four, in four sizes, of which the profile's figures are the line.
+    // An expert of four, in four sizes; the profile's figures are the line through them.
     const std::vector<timed> &on_cpu = machine().cpu_experts;
     REQUIRE(on_cpu.size() == 4);
     for (size_t i = 0; i < on_cpu.size(); ++i) {
@@ -166,7 +166,7 @@ TEST_CASE("the profile that is written gives back what was planted") {
     CHECK(is.link.d2h_bytes_per_s == near(20e9));
     CHECK(is.link.issue_ns == 8000);
     CHECK(is.node.memory_bytes_per_s >= is.link.h2d_bytes_per_s * 0.999);
-    // All that a layer costs once: its own constant and that of its experts.
+    // All costs of a layer that occur once: its own constant and that of its experts.
     CHECK(is.device.layer_ns + is.device.attention_kernels * is.device.launch_ns ==
           doctest::Approx((machine().layer_seconds + machine().experts_seconds) * 1e9)
               .epsilon(0.001));

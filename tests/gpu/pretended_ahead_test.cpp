@@ -1,8 +1,7 @@
-// pretended_ahead_test.cpp - goal: the GPU has the next layer's attention, or the head, behind a
-// layer's last expert before the host has seen the experts' end; and only when that is known to be
-// what comes next; that the host sees a layer's scores without a question to the driver, and the
-// link is kept busy in the order in which it was told to. Method: an executor over the pretended
-// GPU called by hand; launches are counted.
+// pretended_ahead_test.cpp - goal: the next layer's attention, or the head, is queued behind a
+// layer's last expert before the host has seen the experts' end, and only if it is known to come
+// next. The host sees a layer's scores without asking the driver. The link stays busy in the order
+// of its requests. Method: call an executor over the pretended GPU by hand, and count launches.
 #include "tests/gpu/pretended_fixture.h"
 
 namespace pretended_ahead_test {
@@ -12,7 +11,7 @@ using pretended::order;
 
 namespace {
 
-// One pass of one token over an executor, everything in slots.
+// One pass of one token over an executor, with everything in slots.
 struct by_hand {
     opened_golden golden{"olmoe"};
     executor_drive drive;
@@ -40,7 +39,7 @@ struct by_hand {
         return static_cast<uint32_t>(golden.of->config().moe_layers().size());
     }
 
-    // From a layer's attention to its choice, of the first experts, which have slots.
+    // From a layer's attention to its choice: the first experts, which have slots.
     void route(uint32_t layer) {
         while (where().wait().kind != event_kind::gate) continue;
         const uint32_t k = golden.of->config().top_k;
@@ -81,7 +80,7 @@ TEST_CASE("the host sees scores as it is told of them, and asks for no event") {
     by_hand run(order::eager);
     const uint32_t k = run.golden.of->config().top_k;
     run.where().begin(run.tokens);
-    run.where().attention(0, run.tokens);  // whose time is waited for
+    run.where().attention(0, run.tokens);  // its time is waited for
     for (uint32_t layer = 0; layer < 2; ++layer) {
         const uint64_t asked = pretended::calls("cudaEventQuery");
         run.route(layer);

@@ -1,6 +1,6 @@
-// pretended_causes_test.cpp - goal: all of a run's time on the GPU has a cause, and what is waited
-// for is among them. Method: golden models over the pretended GPU whose run has to wait for the
-// link, for the CPU or for the disk; the clock is real, so what must hold whatever it says.
+// pretended_causes_test.cpp - goal: all of a run's time on the GPU has a cause, and all waits are
+// among them. Method: golden models over the pretended GPU whose runs must wait for the link, for
+// the CPU or for the disk. The clock is real, so only rules that hold at any speed are checked.
 #include <cmath>
 
 #include "tests/gpu/pretended_run.h"
@@ -30,7 +30,7 @@ time_causes causes_of(pretended_run &run, const pretended::settings &how) {
 }  // namespace
 
 TEST_CASE("links, the CPU and the disk are told apart, and the sum is the clock") {
-    // Where streams run ahead of the host nothing is waited for.
+    // If streams run ahead of the host, nothing is waited for.
     for (const pretended::order how : {pretended::order::drawn, pretended::order::lazy}) {
         CAPTURE(static_cast<int>(how));
         pretended_run run("olmoe");

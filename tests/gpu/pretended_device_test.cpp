@@ -1,6 +1,6 @@
-// pretended_device_test.cpp - goal: the pretended GPU refuses what a GPU refuses, and shows a bug
-// that a GPU would show. Method: each rule broken once by calls of the runtime alone, beside what
-// is just within it.
+// pretended_device_test.cpp - goal: the pretended GPU refuses the same as a GPU, and shows the same
+// bugs. Method: break each rule once by calls of the runtime alone, beside a call that just keeps
+// it.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -46,7 +46,7 @@ struct bench {
     int on_host() const { return *static_cast<const unsigned char *>(pinned); }
 };
 
-// A kernel that asks for what it is given and does nothing.
+// A kernel that checks for its resources and does nothing.
 pretended::work nothing(const void *, dim3, uint32_t) { return {}; }
 constexpr pretended::kernel_entry kernel{&nothing, 128, 16};
 cudaError_t launch(dim3 grid, size_t shared_bytes, cudaStream_t stream, unsigned threads = 128) {

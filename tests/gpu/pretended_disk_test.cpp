@@ -1,7 +1,8 @@
-// pretended_disk_test.cpp - goal: a model whose experts do not fit in host memory computes on the
-// GPU what one does whose do, bit for bit. Method: golden models score two texts over the pretended
-// GPU, with host memory for a quarter of their experts, against the run that holds them all; whole,
-// split, with prefetches and with what is left to the CPU; in several orders of the streams.
+// pretended_disk_test.cpp - goal: a model whose experts do not fit in host memory gives the same
+// bits on the GPU as one whose experts fit. Method: golden models score two texts over the
+// pretended GPU, with host memory for a quarter of their experts. Compare with the run that holds
+// them all: whole, split, with prefetches, with some experts on the CPU, and in several orders of
+// the streams.
 #include "tests/gpu/pretended_run.h"
 
 namespace pretended_disk_test {

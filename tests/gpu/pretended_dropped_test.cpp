@@ -1,8 +1,8 @@
-// pretended_dropped_test.cpp - goal: a router that uses fewer experts than the model would, or
-// gives some no weight, gets from the GPU what the CPU computes. Method: golden models write and
-// score over the pretended GPU in several orders of its streams, with few slots, split, with
-// prefills and with what is left to the CPU, against the executor of the CPU under the same router;
-// what is dropped is counted, and shows in the likelihood.
+// pretended_dropped_test.cpp - goal: a router that uses fewer experts than the model, or gives some
+// no weight, gets the CPU's results from the GPU. Method: golden models write and score over the
+// pretended GPU in several orders of its streams, with few slots, split, with prefills and with
+// some experts on the CPU. Compare with the executor of the CPU under the same router. Dropped
+// experts are counted, and show in the likelihood.
 #include "tests/gpu/pretended_run.h"
 
 #include <cmath>

@@ -1,8 +1,8 @@
-// pretended_failures_test.cpp - goal: whichever CUDA call fails, the run ends with an error that
-// names it, or goes on rightly without it; nothing crashes, hangs or is left behind. Method: some
-// passes of a golden model over the pretended GPU, once for each call of each kind (of those that
-// come often the first thirty and some later ones), which alone fails, or
-// those of its kind behind it too, or all calls behind it.
+// pretended_failures_test.cpp - goal: if any CUDA call fails, the run ends with an error that names
+// it, or continues correctly without it. Nothing crashes, hangs or is left behind. Method: some
+// passes of a golden model over the pretended GPU, once for each call of each kind (for frequent
+// calls the first thirty and some later ones). This call fails alone, with the later ones of its
+// kind, or with all later calls.
 #include "tests/gpu/pretended_fixture.h"
 
 #include <cmath>
@@ -97,7 +97,7 @@ TEST_CASE("the failure of any call is an error with its name, or does no harm") 
                     CHECK(apart(is.logits, clean.logits) < 1e-3);
                 } else {
                     ++ended;
-                    // Where all fail it may be another that is noticed first.
+                    // If all calls fail, another failure may be noticed first.
                     const std::string expected = how == 2 ? "cuda: " : call;
                     const bool named = is.failure.find(expected) != std::string::npos ||
                                        is.failure.find("no GPU to run on") != std::string::npos;
@@ -106,7 +106,7 @@ TEST_CASE("the failure of any call is an error with its name, or does no harm") 
                 CHECK(pretended::alive().none());
             }
     }
-    // Where no call failed nothing was tested.
+    // If no call failed, nothing was tested.
     CHECK(ended > 300);
     CHECK(went_on > 20);
     for (const char *call : calls) CHECK_MESSAGE(made[call] > 0, call);

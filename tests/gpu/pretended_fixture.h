@@ -28,7 +28,7 @@ struct opened_golden {
     }
 };
 
-// Why a golden model's results over the GPU are not the reference's; empty: they are.
+// Why a golden model's results over the GPU differ from the reference; empty if they do not.
 inline std::string what_is_off(const opened_golden &golden, const golden_layout &layout) {
     gpu_executor_options options;
     options.threads = 2;
@@ -46,8 +46,8 @@ struct short_outcome {
     std::vector<float> logits;  // of the last pass
 };
 
-// A prompt of twelve tokens, four tokens one by one (the last two replay recordings), with little
-// room, the CPU's help and the library's products.
+// A prompt of twelve tokens, then four tokens one by one. The last two replay recordings. There is
+// little room, and the CPU and the library's products take part.
 inline short_outcome run_shortly(const opened_golden &golden) {
     drive_options how;
     how.slots = golden.of->config().experts / 2 + 1;

@@ -1,8 +1,9 @@
-// pretended_gpus_test.cpp - goal: experts spread over two GPUs compute what one does that has them
-// all, bit for bit, whatever order the streams of both move on in. Method: golden models score two
-// texts over one pretended GPU, then over two, which reach each other's memory or do not; whole,
-// split, with prefetches, budgets, the disk and layers or experts spread; without the waits between
-// streams it has to go wrong; a call that fails on either ends the run with its name.
+// pretended_gpus_test.cpp - goal: experts spread over two GPUs give the bits of one GPU that has
+// them all, in any order of the streams of both. Method: golden models score two texts over one
+// pretended GPU, then over two, with and without access to each other's memory. They run whole,
+// split, with prefetches, budgets, the disk, and with layers or experts spread. Without the waits
+// between streams results must be wrong. A call that fails on either GPU ends the run with its
+// name.
 #include <cmath>
 
 #include "tests/gpu/pretended/device.h"

@@ -1,8 +1,7 @@
-// pretended_hidden_test.cpp - goal: a policy that looks at hidden states sees on the GPU what it
-// sees on the CPU. Method: a prefetch policy weighs each value by its layer, token and place;
-// golden models compute over the pretended GPU in several orders of its streams, with prefills,
-// with what is left to the CPU (which wants the same copy) and split, against the executor of the
-// CPU.
+// pretended_hidden_test.cpp - goal: a policy that reads hidden states sees the same on the GPU as
+// on the CPU. Method: a prefetch policy weighs each value by its layer, token and place. Golden
+// models compute over the pretended GPU in several orders of its streams, with prefills, split, and
+// with some experts on the CPU, which needs the same copy. Compare with the executor of the CPU.
 #include "tests/gpu/pretended_run.h"
 
 #include <cmath>

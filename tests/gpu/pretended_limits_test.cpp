@@ -1,6 +1,6 @@
-// pretended_limits_test.cpp - goal: what the executor launches is within the limits of every GPU,
-// or refused with the sizes. Method: random models whose heads are as wide as they may be, over the
-// pretended GPU of each kind, against the executor of the CPU with the same choice of experts.
+// pretended_limits_test.cpp - goal: all launches of the executor are within the limits of every
+// GPU, or refused with the sizes. Method: random models with the widest allowed heads, over the
+// pretended GPU of each kind. Compare with the executor of the CPU with the same choice of experts.
 #include "core/execute/gpu/gpu_memory.h"
 #include "tests/gpu/pretended_fixture.h"
 

@@ -1,7 +1,7 @@
-// pretended_orders_test.cpp - goal: the executor on the GPU is right in whatever order its streams
-// move on. Method: golden models over the pretended GPU, its streams drawn by chance, all at once,
-// or starving until they are waited for; then without the waits between streams, where orders have
-// to go wrong, or they show nothing.
+// pretended_orders_test.cpp - goal: the executor on the GPU is right in any order of its streams.
+// Method: golden models over the pretended GPU. Its streams advance at random, all at once, or only
+// when they are waited for. Then the waits between streams are left out, and results must be wrong;
+// otherwise the orders show nothing.
 #include "tests/gpu/pretended_fixture.h"
 
 namespace pretended_orders_test {

@@ -1,8 +1,8 @@
-// pretended_prediction_test.cpp - goal: the GPU predicts the next layer's scores from the experts
-// that are there as the CPU does (prediction_test has what that is), and leaves no trace. Method:
-// golden models over the pretended GPU with few slots and the CPU's help, in several orders;
-// against the executor of the CPU; with every expert there, where a prediction is the next layer's
-// scores to the bit; and the program's own run of the demo.
+// pretended_prediction_test.cpp - goal: the GPU predicts the next layer's scores from the resident
+// experts as the CPU does (prediction_test explains it), and leaves no trace. Method: golden models
+// over the pretended GPU with few slots and the CPU's help, in several orders. Compare with the
+// executor of the CPU. With every expert resident a prediction equals the next layer's scores to
+// the bit. Also the program's own run of the demo.
 #include <cstring>
 
 #include "core/pipeline/run.h"
@@ -87,7 +87,7 @@ void check(const std::string &name) {
         CHECK(is.logits == plain.logits);
         CHECK(predictions == 6 * (all / experts - 1));
     }
-    // Where every expert was there the prediction is what then came.
+    // If every expert was resident, the prediction equals the later scores.
     pretended::begin({.how = pretended::order::eager});
     const outcome there = run(golden, all, 0, true, false);
     uint32_t whole = 0;

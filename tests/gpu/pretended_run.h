@@ -13,7 +13,7 @@ struct pretended_run {
     std::vector<model_request> requests{{{5, 3, 9, 2, 7, 1, 1, 4, 30, 6}, 0, 1},
                                         {{8, 8, 4, 17, 11, 2, 9}, 0, 1}};
 
-    // With room on the GPU for an eighth of the experts.
+    // The GPU has room for an eighth of the experts.
     explicit pretended_run(const std::string &model) {
         const std::filesystem::path plugins = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins";
         REQUIRE(shared.scan(std::vector{plugins}).ok());
@@ -29,7 +29,7 @@ struct pretended_run {
         const model_config &of = (*shared.open_model(config.model))->of->config();
         return static_cast<uint32_t>(of.moe_layers().size()) * of.experts;
     }
-    // A quarter of them in host memory, the others on disk.
+    // A quarter of the experts is in host memory, the others on disk.
     void read_disk() {
         config.host_experts = pages() / 4;
         config.disk = "nvme_gen4";

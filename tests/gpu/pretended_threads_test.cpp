@@ -1,7 +1,8 @@
-// pretended_threads_test.cpp - goal: what two streams, the host or the CPU's experts touch is
-// parted by an event that was asked for, whatever the order. Method: a golden model over the
-// pretended GPU with a thread for each stream and nothing else that would put them in step; the
-// executor and the kernels are compiled with -fsanitize=thread, which reports what nothing parts.
+// pretended_threads_test.cpp - goal: an event that was asked for separates all accesses of two
+// streams, the host or the CPU's experts to the same memory. Method: a golden model over the
+// pretended GPU with a thread for each stream, and nothing else that would synchronise them. The
+// executor and the kernels are compiled with -fsanitize=thread, which reports accesses that nothing
+// separates.
 //
 // PRETENDED_DEAF=1 leaves the waits between streams out: then the first test has to report (a ctest
 // of its own).

@@ -2,8 +2,8 @@
 // weights read per token, prefill in operations.
 //
 // Models: the demo model, which fits in the last-level cache of many processors, and a slice of
-// Qwen1.5-MoE's shape with random weights: two layers with all their experts, 2.1 GB of them, and a
-// vocabulary of 32,768. The bounds (machine_speed.h) are measured in the same run, before and
+// Qwen1.5-MoE's shape with random weights. The slice has two layers with all their experts, 2.1 GB,
+// and a vocabulary of 32,768. The bounds (machine_speed.h) are measured in the same run, before and
 // after, with the same number of threads (MOORAGE_THREADS, otherwise one per core).
 #include <benchmark/benchmark.h>
 
@@ -82,8 +82,8 @@ std::unique_ptr<model> demo() {
     return opened ? std::move(opened).value() : nullptr;
 }
 
-// Counts what the passes of `run` choose. Random routers have to spread over the experts, else what
-// is timed is a few of them; a trained model's are as they are.
+// Counts the choices of the passes of `run`. Random routers must spread over the experts, otherwise
+// only a few of them are timed. A trained model's routers are as they are.
 class watched_spread {
 public:
     watched_spread(forward &run, const model &of)

@@ -35,7 +35,7 @@ struct bench {
         config.shape = shape;
         config.profile = "rtx_4090";
         config.experts = 128;
-        config.cache.plugin = "lru";  // whatever the default is
+        config.cache.plugin = "lru";  // independent of the default
     }
     ~bench() { std::filesystem::remove(file); }
     bool ready() { return !file.empty() && shared.scan({}).ok(); }
@@ -80,8 +80,8 @@ void emulated_tokens(benchmark::State &state) {
 }
 BENCHMARK(emulated_tokens)->Arg(5'000)->Arg(20'000)->Arg(80'000)->Unit(benchmark::kMillisecond);
 
-// All hooks (observer of the cache, router, dispatch with an answer, prefetch with forecasts,
-// transport), all experts resident after the first passes: items are layer steps.
+// Calls all hooks (observer of the cache, router, dispatch with an answer, prefetch with forecasts,
+// transport). All experts are resident after the first passes. Items are layer steps.
 void host_step(benchmark::State &state) {
     const uint64_t tokens = 20'000;
     bench on(tokens, 4);
@@ -101,8 +101,8 @@ void host_step(benchmark::State &state) {
 }
 BENCHMARK(host_step)->Unit(benchmark::kMillisecond);
 
-// A whole layer step with the policies that cost most: 58 layers of 256 experts, top-8, echo as
-// cache and prefetch with the gate's predictions, overlap.
+// A whole layer step with the slowest policies: 58 layers of 256 experts, top-8, echo as cache and
+// prefetch with the gate's predictions, overlap.
 void echo_step(benchmark::State &state) {
     const uint64_t tokens = 1'000;
     const synth_options options{.layers = 58,

@@ -6,8 +6,8 @@
 
 namespace moorage::perf {
 
-// Both take pages one by one, serial order, one shared cache; lru also the events of token order.
-// Both count misses.
+// Both take pages one by one, in serial order, with one shared cache. lru also takes the events of
+// token order. Both count misses.
 class flat_lru {
 public:
     flat_lru(uint32_t pages, uint32_t slots)
@@ -30,7 +30,7 @@ public:
         }
         append(page);
     }
-    // The pages of an event, none of which goes while it runs. Requires: slots for all of them.
+    // Takes the pages of an event. None of them leaves meanwhile. Requires: slots for all of them.
     void step(const uint32_t *pages, uint32_t count) {
         for (uint32_t i = 0; i < count; ++i) {
             if (in_[pages[i]]) {

@@ -1,5 +1,5 @@
 // gguf_passes.cpp - GGUF files of random weights in Qwen1.5-MoE's sizes, and passes through them:
-// one half of what tests/perf/beside_llama compares.
+// moorage's half of tests/perf/beside_llama.
 //
 //   gguf_passes write FILE RECIPE [LAYERS]     bf16, q8_0, q4_0, q4_k_m, q6_k or mxfp4; 2 layers
 //   gguf_passes run FILE ARITHMETIC THREADS PROMPT TOKENS
@@ -7,15 +7,15 @@
 //   gguf_passes words FILE
 //   gguf_passes errors FILE PROMPTS LENGTH TOKENS LOGITS
 //
-// run prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same of
-// TOKENS further ones, bytes of weights read for each of those, bytes per second that this machine
-// reads memory at just then, and the fewest distinct experts that a layer had of the prompt and of
-// the further tokens; it refuses routers that do not spread (expert_spread.h). words prints how
-// many the vocabulary has. errors reads prompts of LENGTH ids from a file and prints how far fast
-// arithmetic and the logits that llama_logits wrote are from exact arithmetic (as
-// tests/golden/quantised_test does), after how many of the prompts the TOKENS likeliest tokens of
-// either are those of exact arithmetic, after how many they are the same in both, and by how much,
-// at most, a token that parts from exact arithmetic's is less likely in it.
+// run prints one line: seconds and processor seconds of a prompt of PROMPT tokens, and the same of
+// TOKENS further ones. Then the bytes of weights read for each of those, and the machine's present
+// read rate of memory in bytes per second. Last the fewest distinct experts that a layer had of the
+// prompt and of the further tokens. It refuses routers that do not spread (expert_spread.h). words
+// prints the size of the vocabulary. errors reads prompts of LENGTH ids from a file. It prints how
+// far fast arithmetic and the logits of llama_logits are from exact arithmetic (as
+// tests/golden/quantised_test does). It counts the prompts after which the TOKENS likeliest tokens
+// of either are those of exact arithmetic, and those after which they are the same in both. It also
+// prints by how much, at most, a token that differs from exact arithmetic's is less likely in it.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -165,8 +165,8 @@ int words(char **given) {
 // How texts keep to that of exact arithmetic.
 struct kept_texts {
     uint32_t same = 0;
-    // Where others part from it: by how much their token is less likely there in exact arithmetic,
-    // in standard deviations of the logits; the most.
+    // For tokens that differ from those of exact arithmetic: the largest loss of likelihood in it,
+    // in standard deviations of the logits.
     double parted_by_max = 0;
     void add(const std::vector<int32_t> &text, const std::vector<int32_t> &exact,
              std::span<const float> rows) {

@@ -1,11 +1,12 @@
 // kernels_perf.cpp - the CPU kernels against the machine's limits.
 //
-// The bounds are measured at the start of the same run and again at its end (machine_speed.h):
-// bytes read per second, float32 operations per second, with the same number of threads. Streaming
-// kernels are given as a share of the first, `of_bandwidth`, in bytes of weights; blocked ones as a
-// share of the second, `of_peak`. Weights are random. Where memory counts, they are far larger
-// together than the caches. Threads: MOORAGE_THREADS, otherwise one per core. Activations are
-// float32. With MOORAGE_ARITHMETIC=fast they have the type that each format is made for.
+// The bounds are measured at the start of the same run and again at its end (machine_speed.h), with
+// the same number of threads: bytes read per second, and float32 operations per second.
+// `of_bandwidth` gives streaming kernels as a share of the first, in bytes of weights. `of_peak`
+// gives blocked ones as a share of the second. Weights are random. Where memory counts, they are
+// far larger together than the caches. Threads: MOORAGE_THREADS, otherwise one per core.
+// Activations are float32. With MOORAGE_ARITHMETIC=fast they have the type that each format is made
+// for.
 #include <benchmark/benchmark.h>
 
 #include <time.h>
@@ -58,7 +59,7 @@ std::vector<std::byte> random_bytes(size_t count) {
     return bytes;
 }
 
-// As many matrices as fill half a gibibyte, or one for arithmetic.
+// Enough matrices to fill half a gibibyte, or one for arithmetic.
 struct pile {
     std::vector<std::byte> bytes, scales;
     std::vector<uint32_t> groups;
@@ -84,8 +85,8 @@ struct pile {
 };
 constexpr size_t STREAM_BYTES = size_t{1} << 29;
 
-// Times of single iterations, so that the figures can be medians and bests: what else runs on the
-// machine spoils a mean.
+// Times of single iterations, so that figures can be medians and bests. Other work on the machine
+// spoils a mean.
 class stopwatch {
 public:
     template <class Body>
@@ -110,7 +111,8 @@ public:
 
 private:
     static double now() {
-        // Alone, a thread's own time: what it does not get does not count.
+        // With one thread, the thread's own time, so that time without the processor does not
+        // count.
         timespec time;
         clock_gettime(machine().pool.threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC,
                       &time);
@@ -206,7 +208,7 @@ void attention(benchmark::State &state) {
     const auto tokens = static_cast<uint32_t>(state.range(3));
     const auto context = static_cast<uint32_t>(state.range(4));
     const size_t stride = size_t{kv_heads} * head_dim;
-    // As many layers as are larger than the caches.
+    // Enough layers to exceed the caches.
     const size_t layers = std::max<size_t>(1, STREAM_BYTES / (context * stride * 8));
     std::vector<float> keys(layers * context * stride, 0.1f), values = keys;
     std::vector<float> query(size_t{tokens} * heads * head_dim, 0.1f), output = query;

@@ -1,4 +1,4 @@
-// llama_library.h - llama.cpp's library, opened as every program here that uses it does.
+// llama_library.h - opens llama.cpp's library, for every program here that uses it.
 #pragma once
 
 #include <cstdio>

@@ -3,7 +3,7 @@
 //
 //   llama_logits LIBRARIES FILE PROMPTS LENGTH TOKENS OUT
 //
-// Float32 K/V cache, no flash attention, one thread: what rounds is the weights' arithmetic alone.
+// Float32 K/V cache, no flash attention, one thread: only the weights' arithmetic rounds.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

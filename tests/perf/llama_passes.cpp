@@ -1,13 +1,13 @@
 // llama_passes.cpp - the other half of tests/perf/beside_llama: the same passes by llama.cpp's
-// library. That script compiles it, where it is given the library and its header.
+// library. That script compiles it, if it gets the library and its header.
 //
 //   llama_passes LIBRARIES FILE THREADS PROMPT TOKENS [SERVERS LAYERS | SERVERS PATTERN=SERVER...]
 //   llama_passes LIBRARIES FILE THREADS PROMPT TOKENS gpu [PATTERN...]
 //
-// gpu: everything on the GPU, but for tensors whose names match a pattern, which the CPU has.
-// For tests/nodes/beside_llama_rpc: SERVERS are addresses of ggml-rpc-server, with commas. They
-// hold the last LAYERS layers in equal shares (the output counts as one), or tensors whose names
-// match a pattern, each set at the server of that number.
+// gpu: everything is on the GPU, except tensors whose names match a pattern; these are on the CPU.
+// For tests/nodes/beside_llama_rpc, SERVERS are addresses of ggml-rpc-server, separated by commas.
+// They hold the last LAYERS layers in equal shares (the output counts as one), or tensors whose
+// names match a pattern, each set at the server of that number.
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// perf_trace.h - the trace that the figures are for: 32 layers x 8 experts, top-2, 200,000 tokens.
+// perf_trace.h - the trace of the figures: 32 layers x 8 experts, top-2, 200,000 tokens.
 //
-// Independent draws without replacement, an expert of rank r with weight 1 / r, a random ranking in
-// each layer: 12.8 M requests, 12.8 MB.
+// Independent draws without replacement. An expert of rank r has weight 1 / r, with a random
+// ranking in each layer. 12.8 M requests, 12.8 MB.
 #pragma once
 
 #include <sys/wait.h>
@@ -15,8 +15,8 @@
 
 namespace moorage::perf {
 
-// Writes the trace in a process of its own, so that its memory is not counted here. The file is the
-// caller's to remove; empty when it could not be written.
+// Writes the trace in a process of its own, so that its memory is not counted here. The caller
+// removes the file. Empty if it could not be written.
 inline std::filesystem::path write_perf_trace(const core::synth_options &options) {
     const std::filesystem::path file =
         std::filesystem::temp_directory_path() /

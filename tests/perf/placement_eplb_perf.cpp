@@ -15,7 +15,7 @@
 
 namespace {
 
-// Beside this program, where it is built.
+// The folder beside this program, where it is built.
 std::string build_directory() {
     return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path();
 }

@@ -2,10 +2,10 @@
 //
 //   bin/placement_joint_perf
 //
-// `slim` and `switch` are tests/plugin/slim_instance.h's settings; `prism` is four GPUs in three
-// servers with 1,664 experts, top-6 of 64; `servers` as many servers of one GPU, to 256. Time is
-// that of plan(), demand, latency model and bound included. gap is the latency over the bound, less
-// one; of_prism the latency over that of Prism's plan.
+// `slim` and `switch` are the settings of tests/plugin/slim_instance.h. `prism` is four GPUs in
+// three servers with 1,664 experts, top-6 of 64. `servers` has as many servers of one GPU, up to
+// 256. Time is that of plan(), with demand, latency model and bound. gap is the latency over the
+// bound, less one. of_prism is the latency over that of Prism's plan.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// Beside this program, where it is built.
+// The folder beside this program, where it is built.
 std::string build_directory() {
     return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path();
 }

@@ -47,7 +47,7 @@ std::string key_of(std::string_view policy, uint32_t slots) {
     return std::string(policy) + "/" + std::to_string(slots);
 }
 
-// Processor time of this thread: what else runs on the machine should not enter a ratio.
+// Processor time of this thread, because other work on the machine must not enter a ratio.
 double thread_seconds() {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -153,8 +153,8 @@ void replay_speed(benchmark::State &state, bench &on, const core::policy &of, ui
     if (flat != on.flat_rates.end()) state.counters["of_flat"] = rate / flat->second;
 }
 
-// The whole program, as a user runs it. It is spawned from a process that is still small, because
-// what is counted for a child includes what its parent held at that time.
+// Runs the whole program, as a user does. It is spawned from a process that is still small, because
+// a child's peak memory includes its parent's memory at that time.
 void replay_memory(benchmark::State &state, const bench &on, const std::string &program,
                    const std::string &policy) {
     std::vector<std::string> words{

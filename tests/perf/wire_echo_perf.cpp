@@ -39,7 +39,7 @@ using core::settings;
     std::exit(1);
 }
 
-// To one of the processors that the program was given, which its children know too.
+// Pins to one of the program's processors. Its children know them too.
 void pin(int wanted) {
     static const std::vector<int> there = [] {
         cpu_set_t given;
@@ -163,7 +163,7 @@ public:
             give_up("cannot listen");
         return bound;
     }
-    // Until who sends is gone.
+    // Receives until the sender is gone.
     void take_in() {
         for (;;) {
             const moorage_wire_event one = next();
@@ -171,7 +171,7 @@ public:
             if (one.kind == MOORAGE_WIRE_MESSAGE) release(one.message);
         }
     }
-    // MBit/s of what the wire has taken, as it holds no more than its queue.
+    // MBit/s of the bytes that the wire has taken. It holds no more than its queue.
     double rate(double seconds) {
         const std::vector<char> message(64 << 10, 'm');
         const moorage_wire_part part{message.data(), message.size(), 0};

@@ -140,7 +140,7 @@ void host_step() {
     });
 }
 
-// 256 experts, top-8, history and gate: what is planned, ordered, taken and given up again.
+// 256 experts, top-8, history and gate: orders are planned, sent, taken and given up again.
 void prefetch_plan() {
     const synth_options options{.layers = 58,
                                 .experts = 256,

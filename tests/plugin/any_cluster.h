@@ -1,8 +1,8 @@
 // any_cluster.h - random clusters of every kind: one to six servers, one to three models of 12
-// experts a layer, K from 1 to 8, with and without a cloud, all ways to wait and to return.
+// experts a layer, K from 1 to 8, with a cloud and without, all ways to wait and to return.
 //
 // Without a cloud the devices hold everything once, and some more. Homes are the servers, each with
-// a taste of its own; with a cloud there are users besides, who hold some experts themselves.
+// its own demand. With a cloud there are also users, who hold some experts themselves.
 #pragma once
 
 #include <algorithm>
@@ -79,7 +79,7 @@ private:
         const double cloud_s = uniform(1, 8), call_s = uniform(0, 0.1);
         if (clouded_) scene.cloud(infinite, cloud_s, call_s);
     }
-    // Sets of 24 tokens a layer, by rank^-zipf without replacement.
+    // Adds sets of 24 tokens a layer, by rank^-zipf without replacement.
     void add_calls(uint32_t home) {
         const double zipf = uniform(0.2, 1.6);
         for (uint32_t m = 0; m < scene.models(); ++m) {

@@ -1,7 +1,7 @@
 // any_policy.h - one policy of any kind, loaded and called through the C ABI, without the core.
 //
-// `world` is what a policy sees of its host: residency, costs, random bits; a test sets it freely.
-// `any_policy` owns an instance and its tables; `step_of` makes a moorage_step from plain vectors.
+// `world` is the policy's view of its host: residency, costs, random bits. A test sets it freely.
+// `any_policy` owns an instance and its tables. `step_of` makes a moorage_step from plain vectors.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ struct world {
 
 class any_policy {
 public:
-    // `file`: "cache/static". Parameters that are not to have their defaults; flags are "1".
+    // `file`: "cache/static". `given`: parameters without their defaults; flags are "1".
     any_policy(const std::string &file, world &where, const parameters &given = {})
         : world_(where) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,

@@ -1,7 +1,7 @@
 // balance_test.cpp - goal: dispatch `balance` is SMoE's Algorithm 2 as printed, or the optimum of
-// Equation 4, with moving averages of measured times, and fills free slots if asked to. Method: the
-// algorithm's two pointers written out, its bound and its replay rule, every split tried, and cases
-// by hand.
+// Equation 4, with moving averages of measured times. It fills free slots if asked to. Method: the
+// algorithm's two pointers written out, its bound and its replay rule, a trial of every split, and
+// cases by hand.
 #include <doctest/doctest.h>
 
 #include <deque>

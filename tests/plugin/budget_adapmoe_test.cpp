@@ -1,7 +1,7 @@
 // Goal: budget adapmoe measures misses and accuracy rightly and finds the best division. Method: a
-// naive model keeps the history, counts misses of every cache size by looking for the last request,
-// and tries every division; the policy's plan must have the least cost of all. A case worked by
-// hand, and what happens before anything was seen.
+// naive model keeps the history, counts misses of every cache size by a search for the last
+// request, and tries every division. The policy's plan must have the least cost of all. There is a
+// case by hand, and a test of the time before the first observation.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -24,7 +24,7 @@ struct history {
     std::vector<std::vector<visit>> layers;
 
     // Distinct experts of the layer since the last request of `expert` before visit `at`, itself
-    // included; more than any cache holds where there was none.
+    // included. More than any cache holds if there was none.
     uint32_t distance(uint32_t layer, size_t at, uint32_t expert) const {
         std::vector<uint32_t> since;
         for (size_t i = at; i-- > 0;) {

@@ -1,7 +1,7 @@
-// Goal: belady is the offline optimum. Method: on tiny traces the least number of misses is found
-// by trying every choice of victims (depth-first with memory), and belady must reach exactly that:
-// one by one, in rounds, and in whole events as long as an event fits into the cache; shared and
-// per layer.
+// Goal: belady is the offline optimum. Method: on tiny traces, find the least number of misses by a
+// trial of every choice of victims (depth-first with memory). belady must reach exactly that: one
+// by one, in rounds, and in whole events as long as an event fits into the cache; shared and per
+// layer.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -14,7 +14,7 @@ using namespace moorage::test;
 
 namespace {
 
-// Least misses from a step on, given what is resident; pages are bits.
+// Least misses from a step on, for given resident pages; pages are bits.
 class search {
 public:
     search(const cache_shape &shape, const std::vector<request_step> &steps)

@@ -1,7 +1,7 @@
-// Goal: random and marking draw as they should. Method: not seed by seed, but by following every
-// choice. The random service hands out the middles of equal parts of its range; with as many parts
-// as the least common multiple of all numbers of candidates, the mean over all sequences of draws
-// is the exact expectation. It is compared with the same expectation of the definition, carried as
+// Goal: random and marking draw with the right chances. Method: follow every choice instead of
+// single seeds. The random service returns the middles of equal parts of its range. The number of
+// parts is the least common multiple of all numbers of candidates, so the mean over all sequences
+// of draws is the exact expectation. It is compared with the expectation of the definition, kept as
 // a probability for every state, and with the harmonic number of the theory.
 #include <doctest/doctest.h>
 
@@ -53,7 +53,7 @@ private:
     double sum_ = 0;
 };
 
-// The definition over all states at once: what is resident and what is marked, as bits.
+// The definition over all states at once: resident and marked pages, as bits.
 class chances {
 public:
     chances(const cache_shape &shape, bool marks) : shape_(shape), marks_(marks) {

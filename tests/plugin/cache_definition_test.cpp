@@ -1,8 +1,8 @@
-// Goal: every deterministic cache policy evicts exactly what its definition says. Method: the
-// library and the definition written out over vectors (definitions.h) run side by side over random
-// small traces, in all three orders, shared and per layer, from fewer slots than a step needs to
-// nearly all pages; the outcome of every single request must agree. Where the definition covers
-// them, prefetch loads and budget changes come in between.
+// Goal: every deterministic cache policy evicts exactly by its definition. Method: the library and
+// the definition written out over vectors (definitions.h) run over the same random small traces, in
+// all three orders, shared and per layer, from fewer slots than a step needs to nearly all pages.
+// The outcome of every request must agree. If the definition covers them, prefetch loads and budget
+// changes come in between.
 #include <doctest/doctest.h>
 
 #include "definitions.h"
@@ -20,7 +20,7 @@ struct contender {
     std::string name;
     parameters given;
     maker definition;
-    bool takes_events = true;  // the definition says what prefetches and budgets do
+    bool takes_events = true;  // the definition covers prefetches and budgets
 };
 
 template <class Definition>

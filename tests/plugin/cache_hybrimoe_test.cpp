@@ -1,6 +1,6 @@
-// Goal: the three stages of hybrimoe do what their description says. Method: priorities against the
-// sum of all past scores with their weights; the schedule against one that looks at every expert
-// and resource anew for each decision, and cases worked by hand; the prefetch against a plan that
+// Goal: the three stages of hybrimoe follow their description. Method: compare priorities with the
+// weighted sum of all past scores. Compare the schedule with one that looks at every expert and
+// resource anew for each decision, and with cases by hand. Compare the prefetch with a plan that
 // tries every expert of every coming layer with that schedule.
 #include <doctest/doctest.h>
 
@@ -26,8 +26,8 @@ struct settled {
     uint64_t end_ns = 0;
 };
 
-// The schedule as described: of what could be settled next, what ends first; GPU before link before
-// CPU where ends are equal.
+// The schedule as described: among the next possible decisions, the one that ends first. If ends
+// are equal, GPU before link before CPU.
 settled plain_schedule(const std::vector<work> &all, uint64_t link_ns) {
     settled out;
     out.sites.assign(all.size(), 0);

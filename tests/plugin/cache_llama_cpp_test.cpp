@@ -1,6 +1,6 @@
 // Goal: llama_cpp_cache evicts the least recently used of the least frequent class. Method: a
 // definition that keeps every request and halves its sum anew for each victim runs beside the
-// library over random traces; with one class it has to be LRU with a step's misses in order of
+// library over random traces. With one class it must equal LRU with a step's misses in order of
 // number. Large batches by hand.
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
-// Goal: moe_infinity matches, predicts, evicts and replaces as its description says. Method: a
-// naive model keeps every matrix as plain counts and computes every cosine from scratch; both see
-// random steps of several interleaved streams, and every prediction, order of prefetches and victim
-// must agree. A case by hand.
+// Goal: moe_infinity matches, predicts, evicts and replaces by its description. Method: a naive
+// model keeps every matrix as plain counts and computes every cosine from scratch. Both see random
+// steps of several interleaved streams. Every prediction, order of prefetches and victim must
+// agree. A case by hand.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,8 +1,8 @@
-// Goal: every way into a policy tells the same story, and nothing a host may do between steps loses
-// or doubles a page. Method: the fast replay path against single steps, outcome by outcome, for
-// every policy; reset against a new instance; and long random sequences of steps, prefetches,
-// budgets, arrivals, buffered pages and evictions the policy did not propose, after which every
-// page in a slot must still be found as a victim.
+// Goal: all ways into a policy give the same results, and no action of a host between steps loses
+// or doubles a page. Method: compare the fast replay path with single steps, outcome by outcome,
+// for every policy. Compare reset with a new instance. Run long random sequences of steps,
+// prefetches, budgets, arrivals, buffered pages and evictions that the policy did not propose.
+// After them every page in a slot must still be found as a victim.
 #include <doctest/doctest.h>
 
 #include "harness.h"
@@ -79,7 +79,7 @@ void disturb(std::mt19937_64 &generator, policy_model &policy, cache_model &mode
             model.resize(policy, pool,
                          static_cast<uint32_t>(generator() % (model.shape.experts + 2)));
             break;
-        case 3:  // the host puts out what it likes
+        case 3:  // the host evicts any page
             if (model.in_slot(page)) {
                 model.take_out(page);
                 --model.used[pool];
@@ -126,8 +126,9 @@ TEST_CASE("the fast replay path and single steps agree on every request") {
 }
 
 TEST_CASE("the fast path goes on from whatever single steps left behind") {
-    // Whole events in a cache that may be too small for them, and all that a host may do between
-    // them, then requests one by one. The optimum looks into one fixed future and is left out.
+    // Whole events in a cache that may be too small for them, with all possible actions of a host
+    // between them, then requests one by one. The optimum is left out, because it needs one fixed
+    // future.
     for (const variant &of : everyone)
         for (uint64_t seed = 0; seed < 150 && std::string_view(of.name) != "belady"; ++seed) {
             std::mt19937_64 generator(seed);

@@ -1,6 +1,6 @@
-// Goal: the cache policies behave as the layered-paging paper says, read as plugins/cache/README.md
-// does. Method: the hand-worked examples written out eviction by eviction, the facts every right
-// implementation shows on random traces, and the miss ratios known for a family of synthetic
+// Goal: the cache policies behave as in the layered-paging paper, as read in
+// plugins/cache/README.md. Method: the hand-worked examples eviction by eviction, facts that hold
+// for every right implementation on random traces, and known miss ratios of a family of synthetic
 // traces.
 #include <doctest/doctest.h>
 
@@ -101,8 +101,8 @@ TEST_CASE("worked example: token mode, three slots") {
 }
 
 TEST_CASE("figure 3: priorities of one step") {
-    // Six layers, layer 4 is served for the third time; what is in the cache goes in the order
-    // printed after the step. Tokens 1 and 2 use expert 0 and 1 everywhere, token 3 expert 2.
+    // Six layers; layer 4 is served for the third time. Pages leave the cache in the order printed
+    // after the step. Tokens 1 and 2 use expert 0 and 1 everywhere, token 3 expert 2.
     const routing tokens = cycle(3, 6, 3);
     const auto steps = steps_of(tokens, order::rounds);
     cache_model model({6, 3, 1, true, 16});
@@ -249,8 +249,8 @@ TEST_CASE("theorem 3.1: divided caches are unboundedly worse") {
 
 TEST_CASE("known miss ratios of independent draws, serial order") {
     // 32 layers of 8 experts, two drawn without replacement with weight 1 / rank; 64, 128, 200
-    // slots. sieve and forgetful lfu freeze on the experts they happen to hold where slots are few:
-    // over seeds their ratio lies between .30 and .37 at 128 slots, hence the wider bounds.
+    // slots. With few slots sieve and forgetful lfu freeze on the experts that they happen to hold.
+    // Over seeds their ratio lies between .30 and .37 at 128 slots, hence the wider bounds.
     struct known {
         variant of;
         double ratio[3], bound[3];

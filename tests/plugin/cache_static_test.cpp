@@ -1,6 +1,6 @@
-// Goal: cache static names, admits and gives up exactly what its content says. Method: cases by
-// hand for each way to choose the content, shared and per layer; for `popular` a random history
-// against plain counts.
+// Goal: cache static names, admits and gives up exactly its content. Method: cases by hand for each
+// way to choose the content, shared and per layer. For `popular`, a random history compared with
+// plain counts.
 #include <doctest/doctest.h>
 
 #include "any_policy.h"
@@ -37,7 +37,7 @@ TEST_CASE("first_layers: whole layers, and slots beyond them stay free") {
     CHECK(policy.admit(5));
     CHECK_FALSE(policy.admit(6));
     CHECK_FALSE(policy.admit(5, 4));
-    // A budget that shrinks: the last go first, but for what is in use.
+    // A budget shrinks: the last pages go first, except pages in use.
     put(where, {0, 1, 2, 3, 4, 5});
     where.state[4] |= MOORAGE_STATE_PINNED;
     CHECK(policy.victims(0, 0, 3) == pages{5, 3, 2});
@@ -70,7 +70,7 @@ TEST_CASE("listed: in the order of the list") {
     CHECK(policy.admit(5));
     CHECK_FALSE(policy.admit(2));  // in the list, but there is no room for it
     CHECK_FALSE(policy.admit(1));
-    CHECK(policy.admit(4, 1));  // takes the place of what does not belong
+    CHECK(policy.admit(4, 1));  // replaces a page that does not belong
     where.pool_slots[0] = 6;
     CHECK(policy.fill(0, MOORAGE_NONE, 6) == pages{4, 0, 5, 2});
     CHECK_THROWS(any_policy("cache/static", where, {{"which", "listed"}, {"listed", "4 0"}}));

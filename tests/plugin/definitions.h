@@ -1,6 +1,6 @@
-// definitions.h - the cache policies as their definitions say, over vectors: slow and plain.
+// definitions.h - the cache policies by their definitions, over vectors: slow and plain.
 //
-// Nothing here is shared with the plugins. Every victim is found by looking at all candidates.
+// Nothing here is shared with the plugins. Every victim is found by a look at all candidates.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace moorage::test {
 
-// The first `count` candidates in an order that does not change during a call.
+// The first `count` candidates in an order that stays fixed during a call.
 template <class GoesFirst>
 std::vector<uint32_t> first_of(std::vector<uint32_t> candidates, uint32_t count,
                                GoesFirst goes_first) {
@@ -69,7 +69,8 @@ private:
     uint64_t now_ = 0;
 };
 
-// Counts as lists of tokens, weighed anew at every victim. Sums that should tie are of equal lists.
+// Counts are lists of tokens, weighed anew at every victim. Sums that should tie come from equal
+// lists.
 class lfu_definition final : public policy_model {
 public:
     lfu_definition(const cache_model &model, double half_life, bool forget)
@@ -115,7 +116,7 @@ private:
     std::vector<std::vector<uint64_t>> tokens_;
 };
 
-// Definition 2 of the paper, with the distance of the layer being served now taken as L.
+// Definition 2 of the paper. L is the distance of the layer that is served now.
 class llru_definition final : public policy_model {
 public:
     llru_definition(const cache_shape &shape, bool literal)
@@ -126,7 +127,7 @@ public:
         for (const uint32_t expert : step.experts)
             visits_[step.layer * uses_.experts + expert] = now_;
     }
-    // Unrequested: as if at the last visit of its layer.
+    // A load that was not requested counts as one at the last visit of its layer.
     void load(uint32_t page, int32_t cause) override {
         uses_.load(page, cause);
         if (cause == MOORAGE_DEMAND) return;
@@ -156,7 +157,8 @@ private:
     int64_t now_ = 0;
 };
 
-// A hand over an order of pages, for sieve and clock: takes the first without a bit, clears bits.
+// A hand over an order of pages, for sieve and clock. It takes the first page without a bit, and
+// clears bits.
 class hand_definition : public policy_model {
 public:
     explicit hand_definition(const cache_model &model)
@@ -196,7 +198,7 @@ protected:
     std::vector<bool> bits_;
 };
 
-// New ones at the young end; the hand begins again at the old end when it has passed the youngest.
+// New pages go to the young end. After the youngest the hand begins again at the old end.
 class sieve_definition final : public hand_definition {
 public:
     using hand_definition::hand_definition;
@@ -214,7 +216,7 @@ public:
     }
 };
 
-// Frames: a new page sits where the evicted one sat.
+// Frames: a new page takes the place of the evicted one.
 class clock_definition final : public hand_definition {
 public:
     using hand_definition::hand_definition;
@@ -234,7 +236,7 @@ public:
     }
 };
 
-// Looks through the steps to come.
+// Searches the coming steps.
 class belady_definition final : public policy_model {
 public:
     belady_definition(const cache_shape &shape, const std::vector<request_step> &steps,

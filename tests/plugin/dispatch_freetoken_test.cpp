@@ -1,6 +1,6 @@
-// Goal: dispatch freetoken loads the share that ends with the CPU's, most recent experts first.
-// Method: the paper's two sides tried for every number of loads, in exact integers; recency from a
-// list of past steps; cases by hand.
+// Goal: dispatch freetoken loads the share that ends together with the CPU's, most recent experts
+// first. Method: try the paper's two sides for every number of loads, in exact integers. Take
+// recency from a list of past steps. Cases by hand.
 #include <doctest/doctest.h>
 
 #include "any_policy.h"

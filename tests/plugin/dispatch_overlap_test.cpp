@@ -1,6 +1,6 @@
-// Goal: dispatch overlap divides the experts of a step between GPU, link and CPU as it says.
-// Method: a naive schedule of every decision on random items; what any such division must keep;
-// cases by hand.
+// Goal: dispatch overlap divides the experts of a step between GPU, link and CPU as described.
+// Method: a naive schedule of every decision on random items; rules for any such division; cases by
+// hand.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -156,7 +156,7 @@ TEST_CASE("never later than everything absent on the CPU; equal experts nearly a
 }
 
 TEST_CASE("by hand: what is loaded behind, and when not") {
-    world where(1, 64, 8, true, 0);  // a load takes what the world's costs say
+    world where(1, 64, 8, true, 0);  // a load takes the world's costs
     any_policy policy("dispatch/overlap", where, {{"fill", "0"}, {"behind", "2"}});
     const std::vector<one_item> four(4, {true, 1000, 10, 20});
     const decision got = assign(policy, four);

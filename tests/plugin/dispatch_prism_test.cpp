@@ -46,7 +46,7 @@ TEST_CASE("prism by hand: loads are one more place") {
     step.load_backlog_ns = 5;
     CHECK(ask(prism, step).sites == std::vector<uint32_t>{gpu, first});
     CHECK(ask(calls_only, step).sites == std::vector<uint32_t>(2, first));
-    // The GPU is busy until 30 with what it has.
+    // The GPU is busy until 30 with its present work.
     remote_step busy = step;
     busy.items.insert(busy.items.begin(), {{}, 1, 0, 30, 1, false});
     CHECK(ask(prism, busy).sites == std::vector<uint32_t>{gpu, first, first});

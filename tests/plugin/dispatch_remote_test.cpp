@@ -1,6 +1,6 @@
-// Goal: no dispatch policy asks this host for what its memory lacks; servers change nothing else
-// but for those that weigh them. Method: random steps against the nearest server and against the
-// same steps without servers; the rule of cost by hand.
+// Goal: no dispatch policy sends this host an expert that its memory lacks. Servers change nothing
+// else, except for policies that weigh them. Method: random steps compared with the nearest server
+// and with the same steps without servers; the rule of cost by hand.
 #include "remote_step.h"
 
 namespace dispatch_remote_test {
@@ -66,7 +66,7 @@ TEST_CASE("servers change nothing about what can be loaded, except for those tha
         for (int round = 0; round < 500; ++round) {
             remote_step step = draw(generator, {10, 4, 3, true, false, true, true});
             const decision with = ask(policy, step);
-            // The same step without what goes elsewhere.
+            // The same step without the items that go elsewhere.
             std::vector<uint32_t> expected;
             remote_step rest = step;
             rest.items.clear();

@@ -41,8 +41,8 @@ TEST_CASE("slim by hand: Equation 7") {
     CHECK(ask(slim, {{a, b}, others, true}).sites == std::vector<uint32_t>(2, first + 2));
     // At once: the slowest decides, 7 with two servers.
     CHECK(ask(slim, {{a, b}, others}).sites == std::vector<uint32_t>{first, first + 1});
-    // The slowest is c's server whatever the others do: those then take the least sum. With server
-    // 2 it would be 11 + 2.
+    // c's server is the slowest in any case, so the others take the least sum. With server 2 it
+    // would be 11 + 2.
     CHECK(ask(slim, {{a, b, c}, others}).sites ==
           std::vector<uint32_t>{first, first + 1, first + 2});
     const item slow{{{2, 20, 9}}}, either{{{0, 19, 8}, {1, 15, 4}}};
@@ -99,7 +99,7 @@ TEST_CASE("slim: exact up to 12 experts one after another and 8 at once") {
             CHECK(worth(step, got.sites) == best_worth(step, 3));
             continue;
         }
-        // Over sets of called servers, each item by the one that it adds least to.
+        // Tries all sets of called servers. Each item goes to the server that it adds least to.
         uint64_t best = never;
         for (uint32_t used = 1; used < 64; ++used) {
             uint64_t sum = 0;

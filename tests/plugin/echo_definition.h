@@ -1,7 +1,7 @@
-// echo_definition.h - echo, lin and ema as their definition says, in double and without tricks.
+// echo_definition.h - echo, lin and ema by their definition, in double and without tricks.
 //
-// Nothing here is shared with the plugins. Scores of all lags are kept as the definition has them,
-// features are spelled out one by one, and every victim is found by looking at all candidates.
+// Nothing here is shared with the plugins. Scores of all lags are kept as in the definition,
+// features are spelled out one by one, and every victim is found by a look at all candidates.
 #pragma once
 
 #include <set>
@@ -68,7 +68,7 @@ public:
         if (n > 0) adam(slope);
     }
 
-    // How long until the next use, with the place in the round.
+    // The wait until the next use, by the place in the round.
     double wait(uint32_t page) const {
         const double value = experts_[page].value;
         const uint32_t layer = page / shape.experts;
@@ -91,7 +91,8 @@ private:
         return std::log(p / (1 - p));
     }
 
-    // Sums over the best matches for each expert, next then soon, and last the weight of all.
+    // Sums over the best matches for each expert, first next, then soon, and last the weight of
+    // all.
     std::vector<double> follow(uint32_t layer, const std::set<uint32_t> &used) {
         auto &rows = history_[layer];
         const size_t t = rows.size(), lags = std::min<size_t>(t, with_.window);

@@ -1,7 +1,7 @@
-// Goal: the parts of echo do what they say: rates decay as worked by hand, a planted repetition
-// gets the scores worked by hand, streams of batches and interleaved requests are matched each by
-// itself, and the vector forms agree bit for bit. Method: the headers of plugins/cache directly;
-// for streams a naive account of every pair of tokens that keeps whole routings, over random
+// Goal: the parts of echo follow their description. Rates decay as worked by hand. A planted
+// repetition gets the scores worked by hand. Streams of batches and interleaved requests are
+// matched separately. The vector forms agree bit for bit. Method: use the headers of plugins/cache
+// directly. For streams, a naive account of every pair of tokens keeps whole routings, over random
 // batches.
 #include <doctest/doctest.h>
 

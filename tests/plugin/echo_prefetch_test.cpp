@@ -1,7 +1,7 @@
-// Goal: echo as a prefetch policy foresees a routing that comes again, at any distance and for each
-// stream, orders only what is likely and absent, and learns what a gate's prediction is worth.
-// Method: one instance through the C ABI, fed with planted repetitions; its lists and orders are
-// compared with the routing that is known to follow.
+// Goal: echo as a prefetch policy predicts a repeated routing, at any distance and for each stream.
+// It orders only likely and absent experts, and learns the value of a gate's prediction. Method:
+// feed one instance with planted repetitions through the C ABI. Compare its lists and orders with
+// the known routing.
 #include <doctest/doctest.h>
 
 #include <algorithm>

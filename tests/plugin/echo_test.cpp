@@ -1,8 +1,8 @@
-// Goal: echo, lin and ema evict what their definition says, alike with every instruction set.
-// Method: the library and the definition in double (echo_definition.h) see the same steps; every
-// victim the library names must have the longest wait by the definition, up to a margin for single
-// precision, and nearly always be the very one the definition would name. The vector forms are
-// compared with each other outcome by outcome, without any margin.
+// Goal: echo, lin and ema evict by their definition, equally with every instruction set. Method:
+// the library and the definition in double (echo_definition.h) see the same steps. Every victim of
+// the library must have the longest wait by the definition, up to a margin for single precision.
+// Nearly always it must be the definition's own victim. The vector forms are compared with each
+// other outcome by outcome, without a margin.
 #include <doctest/doctest.h>
 
 #include "echo_definition.h"
@@ -156,8 +156,8 @@ TEST_CASE("every instruction set decides alike") {
 }
 
 TEST_CASE("a routing that comes again is known before it comes") {
-    // 60 tokens at random, then the same 60 again and again: from the third round on echo knows
-    // what follows, and misses little more than the optimum; rates alone see noise.
+    // 60 tokens at random, then the same 60 again and again. From the third round on echo knows the
+    // next ones, and misses little more than the optimum. Rates alone see noise.
     std::mt19937_64 generator(3);
     const cache_shape shape{4, 16, 2, true, 24};
     const routing part = random_routing(generator, 60, 4, 16, 2, 0);

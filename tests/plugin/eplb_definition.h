@@ -1,4 +1,4 @@
-// eplb_definition.h - the published EPLB written naively, with tables as its authors have them.
+// eplb_definition.h - the published EPLB written naively, with its authors' tables.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline naive_packing naive_pack(const float_row &weight, int packs) {
     return out;
 }
 
-// The expert of every physical place of one layer.
+// The expert of each physical place of one layer.
 inline index_row naive_eplb(const float_row &weight, int replicas, int groups, int nodes,
                             int gpus) {
     if (groups % nodes != 0) groups = nodes = 1;

@@ -1,5 +1,6 @@
-// eplb_test.cpp - the load balancer: the published example to the digit, random shapes against a
-// naive version, copies against all distributions, and what a plan must keep to on any cluster.
+// eplb_test.cpp - the load balancer: the published example to the digit, random shapes compared
+// with a naive version, copies compared with all distributions, and the rules of a plan on any
+// cluster.
 #include <doctest/doctest.h>
 
 #include <map>

@@ -65,13 +65,14 @@ struct cache_shape {
     uint32_t pools() const { return shared ? 1 : layers; }
 };
 
-// The cache's side: the order of calls is that of cache.h.
+// The cache's side. Calls come in the order of cache.h.
 class policy_model {
 public:
     virtual ~policy_model() = default;
     virtual void reset() {}
     virtual void observe(const request_step &) {}
-    // `candidates`: the pages that may go, ascending. At most `count` of them, first to go first.
+    // `candidates`: the pages that may go, ascending. Returns at most `count` of them; the first
+    // goes first.
     virtual std::vector<uint32_t> victims(const moorage_room &room,
                                           const std::vector<uint32_t> &candidates) = 0;
     virtual void load(uint32_t, int32_t) {}
@@ -167,7 +168,7 @@ public:
 
     void take_out(uint32_t page) { state[page] &= MOORAGE_STATE_PINNED; }
 
-    // The pool now has `count` slots; what is too much goes.
+    // The pool now has `count` slots; pages beyond that leave.
     outcomes resize(policy_model &policy, uint32_t pool, uint32_t count) {
         slots[pool] = count;
         if (used[pool] <= count) return {};
@@ -212,7 +213,7 @@ private:
 // One instance of the policy `name` of build/plugins/cache/<name>.so over `model`.
 class library_policy final : public policy_model {
 public:
-    // `steps` is the future it may ask for; borrowed.
+    // `steps`: the future that it may ask for; borrowed.
     library_policy(const std::string &name, cache_model &model, const parameters &given = {},
                    const std::vector<request_step> *steps = nullptr)
         : model_(model), name_(name), steps_(steps) {
@@ -247,7 +248,7 @@ public:
         plugin_->destroy(plugin_);
     }
 
-    // Draws of the random service; when none is left, a generator goes on.
+    // The draws of the random service. When none is left, a generator continues.
     std::deque<uint64_t> draws;
     uint64_t draws_taken = 0;
 
@@ -285,7 +286,7 @@ public:
     void evict(uint32_t page, int32_t cause) override {
         if (cache_->on_evict) cache_->on_evict(plugin_, page, cause);
     }
-    // All of `tokens` through the fast path; the residency of the model follows.
+    // Runs all of `tokens` through the fast path. The residency of the model follows.
     outcomes replay(const routing &tokens, order requests, uint64_t first_token = 0) {
         const uint32_t top_k = model_.shape.top_k;
         const uint32_t rounds = requests == order::rounds ? top_k : 1;

@@ -43,7 +43,7 @@ routed route(const driven_policy &policy, drawn_step &step) {
     return all;
 }
 
-// Layer 1 of two, experts of three tokens, best first. Weights, and what those before hold:
+// Layer 1 of two, experts of three tokens, best first. Weights, and the share of the earlier ones:
 //   token 0: 0:.5   1:.25    2:.1875   3:.0625     0, .5,   .75,   .9375
 //   token 1: 4:.75  5:.1875  6:.03125  7:.03125    0, .75,  .9375, .96875
 //   token 2: 7:.25  6:.25    5:.25     0:.25       0, .25,  .5,    .75
@@ -75,7 +75,7 @@ TEST_CASE("absent experts by the share of those before them") {
     const class_rows expected = {
         {top, top, small, dropped}, {top, small, dropped, dropped}, {top, top, top, small}};
     CHECK(route(policy, of.step).classes == expected);
-    // Weights that do not sum up to 1 are shares of what they sum up to.
+    // Weights that do not sum to 1 are taken as shares of their sum.
     for (auto &row : of.step.scores)
         for (float &one : row) one *= 8;
     CHECK(route(policy, of.step).classes == expected);

@@ -1,6 +1,6 @@
-// Goal: what joint's model calls faster is faster on the emulator: its plan is not behind those of
-// the policies that it starts from. Method: clusters of configs/ for a few minutes of virtual time
-// with plans that stay, so that nothing but the plan differs; latencies as runs report them.
+// Goal: a plan that joint's model calls faster is faster on the emulator. It is not behind the
+// plans that it starts from. Method: clusters of configs/ for a few minutes of virtual time. Plans
+// stay, so that nothing but the plan differs. Latencies are those of reports.
 #include <doctest/doctest.h>
 
 #include <algorithm>

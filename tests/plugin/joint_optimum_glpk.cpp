@@ -1,6 +1,7 @@
-// Goal: joint reaches the true optimum of top-1 scenes that brute force cannot try, and its bound
-// is at least as good as that of linear programming. Method: GLPK solves the facility-location
-// program of the scene; costs are written out here from Eq. 5-12. Built where GLPK is installed.
+// Goal: joint reaches the true optimum of top-1 scenes that are too large for brute force, and its
+// bound is at least as good as that of linear programming. Method: GLPK solves the
+// facility-location program of the scene. Costs are written out here from Eq. 5-12. Built where
+// GLPK is installed.
 #include <doctest/doctest.h>
 #include <glpk.h>
 
@@ -10,8 +11,8 @@ namespace {
 
 using namespace moorage::test;
 
-// Columns y[n][x], a copy, and z[h][x][n], that home h's calls of x are served by n (the cloud
-// after the last). Where messages dominate, the cheapest is what the search order does.
+// Columns y[n][x] are copies. Columns z[h][x][n] say that server n serves home h's calls of x (the
+// cloud after the last). If messages dominate, the search order serves in the cheapest way.
 class location_program {
 public:
     explicit location_program(placement_scene &scene) : scene_(scene), reference_(scene) {

@@ -1,7 +1,7 @@
 // joint_scene.h - random clusters of unequal GPU servers without a cloud, as Prism's Section IV-A.
 //
-// Calls are parallel, every server is a home, and each has a taste of its own: its tokens draw
-// experts by rank^-zipf, ranks shuffled for each layer and server.
+// Calls are parallel, and every server is a home with its own demand. Its tokens draw experts by
+// rank^-zipf, with ranks shuffled for each layer and server.
 #pragma once
 
 #include <cmath>
@@ -44,7 +44,8 @@ public:
         for (uint64_t &each : scene.device_bytes) each = std::max(each, share);
         for (uint32_t a = 0; a < scene.servers; ++a)
             for (uint32_t b = 0; b < a; ++b) {
-                // Drawn one by one: compilers differ in which argument of a call comes first.
+                // Each draw is a statement, because compilers differ in the order in which they
+                // evaluate arguments.
                 const double base_s = 0.5e-3 * (0.5 + uniform());
                 scene.link(a, b, 62.5e6 * (0.5 + uniform()), base_s);
             }

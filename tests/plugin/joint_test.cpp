@@ -1,7 +1,7 @@
-// Goal: the joint policy is never worse than any other one, finds the optimum where that can be
-// had, and never claims a bound that a plan falls below. Method: brute force on tiny scenes, the
-// other bundled policies on random ones of both kinds, the slow latency model of the SDK for its
-// own incremental one, and properties: room, coverage, equal plans for equal input, a plan in force
+// Goal: the joint policy is never worse than any other one, finds the optimum if it is known, and
+// never claims a bound that a plan falls below. Method: brute force on tiny scenes, and the other
+// bundled policies on random ones of both kinds. The slow latency model of the SDK checks its
+// incremental one. Properties: room, coverage, equal plans for equal input, and a plan in force
 // that stays unless leaving it pays.
 #include <doctest/doctest.h>
 
@@ -228,8 +228,8 @@ TEST_CASE("joint's account of changes is the SDK's latency model") {
     }
 }
 
-// Where one expert is missed alone, entries that a change cannot touch are passed over by the
-// block, and all servers are asked at once.
+// If one expert is missed alone, entries that a change cannot touch are skipped by the block, and
+// all servers are asked at once.
 TEST_CASE("joint's account of changes of one expert over many servers") {
     for (uint64_t seed = 1; seed <= 16; ++seed) {
         CAPTURE(seed);
@@ -279,7 +279,7 @@ TEST_CASE("joint's account of changes of one expert over many servers") {
 TEST_CASE("joint: never worse than any other policy with edge servers, users and a cloud") {
     const std::vector<std::string> others{"slim_greedy", "slim_dp", "slim_maxconv", "lfu",
                                           "random",      "ushape",  "prism"};
-    std::map<std::string, std::pair<double, double>> share;  // of what the other saves: sum, least
+    std::map<std::string, std::pair<double, double>> share;  // of the saving: sum, least
     double gap_sum = 0;
     uint32_t scenes = 0;
     for (uint64_t seed = 1; seed <= 120; ++seed) {
@@ -366,7 +366,7 @@ TEST_CASE("joint: never worse than any other policy on unequal GPU servers") {
     MESSAGE("latency above the bound: " << 100 * gap_sum / scenes << " % on average");
 }
 
-// A part; MOORAGE_JOINT_INSTANCES=2000 makes it the whole, MOORAGE_JOINT_FIRST=1001 what is after
+// Runs a part. MOORAGE_JOINT_INSTANCES=2000 runs the whole, MOORAGE_JOINT_FIRST=1001 the rest after
 // it.
 TEST_CASE("joint: never worse than any other policy on any kind of cluster") {
     const auto given = [](const char *name, uint64_t otherwise) {
@@ -565,7 +565,7 @@ TEST_CASE("joint refuses what cannot hold every expert, and says why") {
 }
 
 TEST_CASE("the bound of many servers is one, too") {
-    // 12 servers are beyond trying all sets of holders; what is claimed cannot exceed the plan.
+    // 12 servers are too many to try all sets of holders. The claimed bound cannot exceed the plan.
     for (uint64_t seed = 1; seed <= 6; ++seed) {
         CAPTURE(seed);
         parallel_shape shape;

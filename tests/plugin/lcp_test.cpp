@@ -1,5 +1,5 @@
 // Goal: lcp evicts by Eq. (4) of MoEpic to the last tie, and fills caches with the best experts.
-// Method: the hand traces of the readings; and the equation written out over vectors (counts and
+// Method: the hand traces of the readings. Then the equation written out over vectors (counts and
 // intervals of all experts, logarithms in long double) beside the library, over random traces in
 // all orders, shared and per layer, with prefetches and budgets in between.
 #include <doctest/doctest.h>
@@ -99,7 +99,7 @@ void compare(uint64_t seed, uint32_t omega, double rho, bool events) {
     REQUIRE(of_library.state == of_definition.state);
 }
 
-// One layer, one expert a token: what each request evicts, MOORAGE_REPLAY_KEPT where nothing.
+// One layer, one expert a token: the eviction of each request, MOORAGE_REPLAY_KEPT if none.
 outcomes single(const std::vector<uint32_t> &experts, uint32_t count, uint32_t slots,
                 const parameters &given) {
     routing tokens;
@@ -119,8 +119,8 @@ TEST_CASE("the hand trace of the readings") {
 }
 
 TEST_CASE("equal priorities of unequal counts are ties, and the smallest id goes") {
-    // omega 128, rho 1/4: twice, 64 tokens ago, weighs as much as once just now. Expert 4 keeps
-    // the layer's clock going without being a candidate: it is the one whose request evicts.
+    // omega 128, rho 1/4: two uses 64 tokens ago weigh as much as one use just now. Expert 4 keeps
+    // the layer's clock going without being a candidate. Its request evicts.
     for (const bool twice_first : {true, false}) {
         const uint32_t twice = twice_first ? 0 : 1, once = 1 - twice;
         for (const int more : {-1, 0, 1}) {

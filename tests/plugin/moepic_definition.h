@@ -1,7 +1,7 @@
 // moepic_definition.h - MoEpic's statistics and Algorithm 1 as printed: slow and plain.
 //
-// Nothing here is shared with the plugin: a separate lcp cache of every size serves the tokens, and
-// all sums are added up anew each time, in long double.
+// Nothing here is shared with the plugin. A separate lcp cache of every size serves the tokens. All
+// sums are added up anew each time, in long double.
 #pragma once
 
 #include <algorithm>
@@ -175,7 +175,7 @@ struct algorithm_1 {
         for (const int n : moves) V.push_back(V_e / moves.size() + (n + shift) * (zeta * V_e));
         return V;
     }
-    // The moves of each layer; `totals` gets what every round has reached.
+    // The moves of each layer; `totals` gets the total after each round.
     std::vector<int> allocate(std::vector<long double> *totals = nullptr) const {
         const auto L = static_cast<int>(layers.size());
         std::vector<int> moves(L, 0);

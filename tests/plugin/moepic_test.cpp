@@ -1,8 +1,8 @@
-// Goal: the moepic budget decides what Algorithm 1 of the paper decides, from what its definitions
-// of H, P and PH count; its prefetch orders the segments that are missing.
-// Method: worked cases and facts of the readings on the arithmetic itself; on random tokens the
-// library beside the equations written out naively (moepic_definition.h); brute force over the grid
-// of VramAllocation for small models.
+// Goal: the moepic budget decides as Algorithm 1 of the paper, from counts by its definitions of H,
+// P and PH. Its prefetch orders the missing segments. Method: worked cases and facts of the
+// readings for the arithmetic itself. On random tokens, compare the library with the equations
+// written out naively (moepic_definition.h). Brute force over the grid of VramAllocation for small
+// models.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -160,8 +160,9 @@ TEST_CASE("Eq. (5) to (7): what is exposed, and the window of the next layer") {
     CHECK(all[0].exposed_ns == 0);
     CHECK(all[1].best.loaded == 1);
     CHECK(all[1].exposed_ns == 10 - 4);
-    // Predictions that are always right, one prefetch in 10: the window is 4 + 3 for the first
-    // layer, and for the second 3 and what the first layer computes while it does not wait.
+    // Predictions that are always right, one prefetch in 10. The window is 4 + 3 for the first
+    // layer. For the second it is 3, and the time in which the first layer computes and does not
+    // wait.
     counts.active = {1, 1};
     solver predicted(counts, 2, {3, 8, 4, 10}, {2});
     const auto whole = predicted.cost_of(std::vector<uint32_t>{2, 0}, std::vector<float>{1, 1});
@@ -377,7 +378,7 @@ TEST_CASE("before the first configuration all layers are alike, experts split in
     const asked whole = ask(all);
     CHECK(whole.slots == std::vector<uint32_t>{4, 4});
     CHECK(whole.split == std::vector<float>{1, 1});
-    // Where splits are given, whole or not, they stay.
+    // Given splits stay, whole or not.
     policy_host uncut("budget/moepic", {3, 8, 2, 7, false, 1});
     const asked given_split = ask(uncut);
     CHECK(given_split.slots == std::vector<uint32_t>{3, 2, 2});

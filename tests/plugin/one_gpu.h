@@ -1,4 +1,4 @@
-// one_gpu.h - a machine with one GPU and a CPU, as dispatch policies are told of it.
+// one_gpu.h - a machine with one GPU and a CPU, as dispatch policies see it.
 #pragma once
 
 #include <moorage/dispatch.h>

@@ -1,4 +1,4 @@
-// order_bytes.h - places and versions of orders for the buffer, which are all 0.
+// order_bytes.h - places and versions of orders for the buffer; all are 0.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // placement_baselines_test.cpp - uniform, redundance and smartmoe: shares by hand, a naive
-// SmartMoE, chance by its figures, and what a plan must keep to.
+// SmartMoE, random placement by its statistics, and the rules of a plan.
 #include <doctest/doctest.h>
 
 #include <map>

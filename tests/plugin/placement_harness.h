@@ -1,11 +1,11 @@
-// placement_harness.h - a cluster, a demand and a placement policy in a test's hands.
+// placement_harness.h - a cluster, a demand and a placement policy under a test's control.
 //
 //   placement_scene scene;                      // arrays that the test fills, and views of them
 //   const uint32_t near = scene.add_server();
 //   scene.add_device(near, 100);                // bytes
 //   ...
 //   placement_policy policy("slim_greedy", {{"key", "value"}});
-//   std::vector<moorage_copy> copies = policy.plan(scene);  // throws what the policy refused with
+//   std::vector<moorage_copy> copies = policy.plan(scene);  // throws the policy's refusal
 //   double curvature = policy.facts().at("curvature");
 #pragma once
 
@@ -27,8 +27,8 @@ namespace moorage::test {
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 
-// The arrays of placement.h, grown by the add_ functions in the order models, servers and devices,
-// links, homes; a test may write into them afterwards. Links start as absent, homes ask for
+// The arrays of placement.h. The add_ functions fill them in the order models, servers and devices,
+// links, homes. A test may write into them afterwards. Links start as absent, homes ask for
 // nothing.
 struct placement_scene {
     uint32_t flags = 0, servers = 0, homes = 0;
@@ -64,7 +64,7 @@ struct placement_scene {
         return models() - 1;
     }
     uint32_t add_server() { return servers++; }
-    // Servers ascending. `call_s` of every model.
+    // Call it in ascending order of servers. `call_s`: for every model.
     uint32_t add_device(uint32_t server, uint64_t bytes, double call_s = 0, double token_s = 0,
                         double load_bytes_per_s = 1e9) {
         device_server.push_back(server), device_bytes.push_back(bytes);
@@ -96,7 +96,8 @@ struct placement_scene {
         home_first_call.push_back(call_group.size());
         return homes++;
     }
-    // A token of `home` chooses these together; adds to its frequencies. Homes ascending.
+    // A token of `home` chooses these together. Adds to its frequencies. Call it in ascending order
+    // of homes.
     void add_call(uint32_t home, std::vector<uint32_t> chosen, double share) {
         std::sort(chosen.begin(), chosen.end());
         uint64_t group = 0;
@@ -111,7 +112,7 @@ struct placement_scene {
         }
         add_call_of_group(home, static_cast<uint32_t>(group), share);
     }
-    // The same of a group that is there.
+    // The same for an existing group.
     void add_call_of_group(uint32_t home, uint32_t group, double share) {
         call_group.push_back(group), call_share.push_back(share);
         for (uint32_t h = home; h < homes; ++h) home_first_call[h + 1] = call_group.size();

@@ -1,5 +1,5 @@
-// policy_drive.h - one policy of any kind, loaded and called through the C ABI alone, in a world
-// that a test sets up: a residency view, and steps whose arrays are plain vectors.
+// policy_drive.h - one policy of any kind, loaded and called through the C ABI alone, in a world of
+// the test: a residency view, and steps whose arrays are plain vectors.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +44,8 @@ struct policy_world {
 
 class driven_policy {
 public:
-    // Parameters by name, flags "1"; the others have their defaults. Active from here on.
+    // Parameters by name, flags "1"; the others have their defaults. The policy is active from here
+    // on.
     driven_policy(const std::string &file, const std::string &name, const policy_world &world,
                   const parameters &given = {})
         : world_(world) {
@@ -126,7 +127,7 @@ struct drawn_step {
     std::vector<std::vector<uint32_t>> chosen = {};  // [token][k]
     std::vector<std::vector<float>> scores = {};     // [token][experts]
 
-    // Borrows from this object until the next call.
+    // Valid until the next call, since it borrows from this object.
     const moorage_step &table() {
         flat_chosen_.clear(), flat_scores_.clear(), weights_.clear(), distinct_.clear();
         for (size_t token = 0; token < chosen.size(); ++token) {
@@ -167,7 +168,7 @@ private:
     std::vector<float> flat_scores_, weights_;
 };
 
-// Experts by score, best first, equal scores by the smaller expert.
+// Experts by score, best first; equal scores by the smaller expert.
 inline std::vector<uint32_t> ranking(const std::vector<float> &scores) {
     std::vector<uint32_t> ranked(scores.size());
     for (uint32_t expert = 0; expert < ranked.size(); ++expert) ranked[expert] = expert;
@@ -176,7 +177,8 @@ inline std::vector<uint32_t> ranking(const std::vector<float> &scores) {
     return ranked;
 }
 
-// Scores as of a softmax (`grid` 0), or multiples of 1 / grid, which tie and meet bounds exactly.
+// Scores like those of a softmax (`grid` 0), or multiples of 1 / grid, which tie and meet bounds
+// exactly.
 inline std::vector<float> draw_scores(std::mt19937_64 &draw, uint32_t experts, uint32_t grid) {
     std::vector<float> scores(experts);
     for (float &score : scores)

@@ -1,4 +1,4 @@
-// policy_host.h - one instance of any bundled policy over a residency and costs that a test writes.
+// policy_host.h - one instance of any bundled policy over a residency and costs of the test.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct policy_shape {
     uint32_t segments = 2;
 };
 
-// Opens build/plugins/<file>.so; `given` are values of parameters that are not to be default.
+// Opens build/plugins/<file>.so. `given`: values of parameters without their defaults.
 class policy_host {
 public:
     policy_host(const std::string &file, const policy_shape &of,
@@ -73,7 +73,7 @@ public:
         plugin->destroy(plugin);
     }
 
-    // One token (or `tokens` of them, `chosen` one after the other) at a layer.
+    // One token at a layer, or `tokens` of them with `chosen` one after the other.
     void observe(uint32_t layer, const std::vector<uint32_t> &chosen,
                  const std::vector<uint32_t> &predicted = {}, uint32_t tokens = 1) {
         std::vector<uint32_t> distinct;

@@ -1,5 +1,5 @@
-// policy_library.h - what every harness here does to get at a policy of this build: open its
-// library, lay out the values of its parameters.
+// policy_library.h - opens the library of a policy of this build and lays out the values of its
+// parameters, for every harness here.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 
 namespace moorage::test {
 
-// Values for parameters that are not to have their defaults; flags are "1".
+// Values for parameters without their defaults; flags are "1".
 using parameters = std::map<std::string, std::string>;
 
 // `file`: "cache/lru", below the plugins of this build. It stays open.

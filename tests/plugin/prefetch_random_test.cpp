@@ -1,6 +1,6 @@
-// Goal: the prefetch policy random orders what is missing of experts of the next layer, each once,
-// as many as the buffer takes, and any of them with the same chance. Method: by hand what is left
-// out; counts over many draws.
+// Goal: the prefetch policy random orders missing experts of the next layer, each once, as many as
+// the buffer takes, all with the same chance. Method: left-out experts by hand; counts over many
+// draws.
 #include <doctest/doctest.h>
 
 #include <set>

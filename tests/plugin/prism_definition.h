@@ -41,7 +41,7 @@ inline int naive_total(const count_table &counts, int layer) {
     return sum;
 }
 
-// Algorithm 1 with the readings; nothing where it cannot be done.
+// Algorithm 1 as we read it; nothing if it has no result.
 inline std::optional<count_table> naive_counts(const prism_instance &of) {
     const int servers = of.servers(), layers = of.layers(), experts = of.experts();
     count_table counts(of.frequency.size(), std::vector<int>(of.frequency[0].size(), 0));
@@ -143,7 +143,7 @@ inline held_table naive_assign(const prism_instance &of, const count_table &coun
     return held;
 }
 
-// Places left over go to what a server asks for most and lacks.
+// Free places go to the experts that a server asks for most and lacks.
 inline void naive_fill(const prism_instance &of, held_table &held) {
     for (int n = 0; n < of.servers(); ++n) {
         auto &own = held[static_cast<size_t>(n)];

@@ -1,5 +1,5 @@
-// prism_test.cpp - Prism against a naive version decision by decision, the cases where the printed
-// pseudo-code fails, the optimum of Eq. 2 by brute force, and Eq. 4 by hand.
+// prism_test.cpp - Prism compared with a naive version decision by decision, the cases in which the
+// printed pseudo-code fails, the optimum of Eq. 2 by brute force, and Eq. 4 by hand.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -307,7 +307,7 @@ TEST_CASE("never below the optimum of Eq. 2, and how far above") {
         const auto counts = naive_counts(of);
         if (!counts) continue;
         const int experts = of.layers() * of.experts();
-        // All plans that fill what a server has.
+        // All plans that fill each server's memory.
         std::vector<std::vector<std::pair<uint32_t, double>>> sets(of.frequency.size());
         double total = 0;
         for (int n = 0; n < of.servers(); ++n)

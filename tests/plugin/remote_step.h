@@ -1,5 +1,5 @@
-// remote_step.h - steps of a host with remote servers, what a dispatch policy decides about them,
-// and what its decision takes.
+// remote_step.h - steps of a host with remote servers, a dispatch policy's decisions about them,
+// and the time of a decision.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -38,7 +38,7 @@ struct decision {
     std::vector<uint32_t> sites, order;
 };
 
-// As the host lays it out. `servers` off: as a host without any.
+// Asks as the host does. `servers` off: like a host without any.
 inline decision ask(any_policy &policy, const remote_step &of, bool servers = true) {
     std::vector<uint32_t> experts, tokens, remote_first, remote_devices;
     std::vector<uint8_t> missing;

@@ -1,6 +1,7 @@
-// score_test.cpp - goal: cache `score` evicts by SMoE's Equation 3, whatever the pools, batches and
-// windows, and its sums do not drift. Method: the equation over the whole history, anew at every
-// victim, on random scores with and without exact ties, random pins, prefetches and evictions.
+// score_test.cpp - goal: cache `score` evicts by SMoE's Equation 3 for any pools, batches and
+// windows, and its sums do not drift. Method: compute the equation over the whole history, anew at
+// every victim, on random scores with and without exact ties, random pins, prefetches and
+// evictions.
 #include <doctest/doctest.h>
 
 #include <deque>
@@ -61,8 +62,8 @@ struct variant {
 
 bool pinned(uint32_t state) { return (state & MOORAGE_STATE_PINNED) != 0; }
 
-// A host in miniature: pins the step's experts, asks for room, evicts and loads; now and then a
-// prefetch takes a slot, or the budget takes one away.
+// A host in miniature: pins the step's experts, asks for room, evicts and loads. Now and then a
+// prefetch takes a slot, or the budget removes one.
 class host_in_miniature {
 public:
     host_in_miniature(const variant &of, uint64_t seed) : of_(of), draw_(seed) {

@@ -1,4 +1,4 @@
-// slim_bound.h - the most that any placement can save where every token chooses one expert.
+// slim_bound.h - the largest saving of any placement if every token chooses one expert.
 //
 // Bound by Lagrangian duality: memory of the servers is not a limit but has a price for each byte.
 // Experts are then independent. For each expert the best set of servers is found among all of them.
@@ -43,7 +43,7 @@ public:
         }
     }
 
-    // After that many steps; `reached` is what some placement saves (it sets the step's length).
+    // After that many steps. `reached`: the saving of some placement; it sets the step's length.
     double saved_s(double reached, int steps) const {
         std::vector<double> price(scene_.servers, 0), used(scene_.servers);
         double best = std::numeric_limits<double>::infinity(), pace = 1;

@@ -1,9 +1,9 @@
 // slim_instance.h - SlimCaching's setting of Section VI-A, with drawn activation statistics.
 //
-// Servers and users are strewn over 1 km x 1 km; rates are Eq. (3) and (4), servers among each
-// other by the same formula; the cloud is 0.01 s away. The paper's statistics come from running the
-// models, which a test cannot: here every user's tokens draw experts by rank^-zipf, ranks shuffled
-// for each layer of each data set, and every user is of one of two data sets.
+// Servers and users are strewn over 1 km x 1 km. Rates are Eq. (3) and (4), also between servers.
+// The cloud is 0.01 s away. The paper's statistics come from running the models, which a test
+// cannot do. Here every user's tokens draw experts by rank^-zipf, with ranks shuffled for each
+// layer of each data set. Every user has one of two data sets.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +80,7 @@ private:
     struct point {
         double x, y;
     };
-    // The same on every platform, as std::uniform_real_distribution is not.
+    // The same on every platform, which std::uniform_real_distribution is not.
     double uniform() { return static_cast<double>(generator_() >> 11) * 0x1p-53; }
     point strewn() { return {1000 * uniform(), 1000 * uniform()}; }
     // Bytes per second, Eq. (3).
@@ -157,7 +157,7 @@ private:
                            share / setting_.tokens);
         }
     }
-    // Tokens that choose the same set are one call of a group of their own home.
+    // Tokens with the same set are one call of a group of their own home.
     void draw_layer(uint32_t user, uint32_t m, const uint32_t *ranks, double share) {
         std::map<std::vector<uint32_t>, uint32_t> drawn;
         for (uint32_t t = 0; t < setting_.tokens; ++t) {

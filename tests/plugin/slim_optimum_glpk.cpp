@@ -1,8 +1,8 @@
-// Goal: what SlimCaching's policies reach is judged by the true optimum, found by somebody else.
-// Method: GLPK solves the placement problem as an integer program whose columns are copies and, for
-// each call, every way to serve it; costs come from the slow reference. Checked: the program
-// against brute force, the policies against it and its linear relaxation, and slim_bound.h between
-// the two. Built where GLPK is installed.
+// Goal: compare the results of SlimCaching's policies with the true optimum, found by another
+// program. Method: GLPK solves the placement problem as an integer program. Its columns are copies
+// and, for each call, every way to serve it. Costs come from the slow reference. Brute force checks
+// the program. The policies are compared with it and its linear relaxation, and slim_bound.h lies
+// between the two. Built where GLPK is installed.
 #include <doctest/doctest.h>
 #include <glpk.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 using namespace moorage::test;
 
-// Least latency under memory limits. Where messages dominate, serving in the cheapest way is what
-// the search order does.
+// Least latency under memory limits. If messages dominate, the search order serves in the cheapest
+// way.
 class placement_program {
 public:
     explicit placement_program(placement_scene &scene) : scene_(scene), reference_(scene) {

@@ -1,8 +1,8 @@
-// Goal: SlimCaching's placement policies do what the paper's algorithms say and keep what they
-// state. Method: slim_greedy against a loop that asks for every gain again before every pick;
-// slim_dp and slim_maxconv against all subsets of a knapsack and against each other; guarantees
-// against the best of all placements by the slow reference (slim_reference.h); the known
-// counter-examples; baselines, refusals and coverage by hand.
+// Goal: SlimCaching's placement policies follow the paper's algorithms and keep their guarantees.
+// Method: compare slim_greedy with a loop that asks for every gain again before every pick. Compare
+// slim_dp and slim_maxconv with all subsets of a knapsack and with each other. Check guarantees by
+// the best of all placements by the slow reference (slim_reference.h). The known counter-examples;
+// baselines, refusals and coverage by hand.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -329,7 +329,7 @@ TEST_CASE("baselines by hand") {
         CHECK(same(made, again.plan(scene)));
         differs = differs || !same(made, other.plan(scene));
         for (const moorage_copy &copy : made) ++filled[copy.expert];
-        CHECK(made.size() >= 3);  // at least 1 + 2: whatever comes first, more fits
+        CHECK(made.size() >= 3);  // at least 1 + 2: in any order more fits
     }
     CHECK(differs);
     CHECK(filled.size() == 6);

@@ -1,8 +1,7 @@
 // slim_reference.h - SlimCaching's latency, Eq. 5-12, and Prism's Eq. 1 written out slowly.
 //
-// Independent of moorage/latency.hpp: every way to assign the sought experts to their holders is
-// tried, one after another, and a home's latency is the sum over its calls as they stand. With a
-// cloud only.
+// Independent of moorage/latency.hpp. Every way to assign the wanted experts to their holders is
+// tried, one after another. A home's latency is the sum over its calls. With a cloud only.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 
 namespace moorage::test {
 
-// Which server has which expert, and on which device: [N][X], MOORAGE_NONE where it has not.
+// The server and device of each expert: [N][X], MOORAGE_NONE if the server lacks it.
 using slim_placement = std::vector<std::vector<uint32_t>>;
 
 class slim_reference {
@@ -121,7 +120,7 @@ private:
         }
         return *std::max_element(busy.begin(), busy.end());
     }
-    // Eq. 7, or its slowest term, at the best of all assignments.
+    // Eq. 7, or its slowest term, for the best of all assignments.
     double others_s(uint32_t near, const std::vector<uint32_t> &sought,
                     const slim_placement &placed) const {
         const uint32_t m = model_of(sought[0]);
@@ -169,8 +168,8 @@ struct scene_shape {
     uint64_t room = 3;              // experts that fit on a device, about
 };
 
-// Draws stand in statements of their own: compilers differ in which argument of a call they
-// evaluate first, and every compiler is to test the same scenes.
+// Each draw is a statement of its own. Compilers differ in the order in which they evaluate
+// arguments, and every compiler must test the same scenes.
 inline placement_scene random_scene(const scene_shape &shape, uint64_t seed) {
     std::mt19937_64 generator(seed);
     const auto uniform = [&](double from, double to) {

@@ -1,7 +1,7 @@
 // smoe_router_test.cpp - goal: router `smoe` decides as SMoE's Table II, Section IV-B and Algorithm
-// 1 say, read as plugins/router/README.md does. Method: a naive form of the definitions over
-// sets, on random batches with and without ties; the case of Figure 1; every legal output of small
-// cases; and what any right router shows.
+// 1, as read in plugins/router/README.md. Method: a naive form of the definitions over sets, on
+// random batches with and without ties; the case of Figure 1; every legal output of small cases;
+// and properties of any right router.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -132,8 +132,8 @@ size_t count_inside(const expert_set &experts, const expert_set &inside) {
                                              [&](uint32_t e) { return inside.contains(e); }));
 }
 
-// Most experts inside, then the highest score sum, among all outputs that keep the top-score
-// experts and put eligible ones in the place of low ones.
+// Most experts inside, then the highest score sum. The search covers all outputs that keep the
+// top-score experts and replace low ones by eligible ones.
 std::pair<size_t, double> best_legal(const std::vector<float> &scores, uint32_t k, double alpha,
                                      const expert_set &inside) {
     const token_sets sets(scores, k, alpha);

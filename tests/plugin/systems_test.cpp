@@ -1,6 +1,6 @@
-// Goal: every file of configs/systems runs, and does what the system it stands for is known to do.
-// Method: 200 tokens of each (more where a system learns from whole requests), and facts that must
-// hold whatever the trace: what is moved, where experts are computed, in which layers hits can be.
+// Goal: every file of configs/systems runs, and shows the known behaviour of its system. Method:
+// 200 tokens of each (more if a system learns from whole requests). Check facts that hold for any
+// trace: moved bytes, where experts are computed, in which layers hits are possible.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -118,7 +118,7 @@ TEST_CASE("llama_cpp_cache: what is absent is loaded, nothing comes early or goe
     CHECK(report.experts.loaded == report.experts.misses);
     CHECK(report.experts.on_cpu == 0);
     CHECK(report.bytes.prefetched == 0);
-    // As first merged it is LRU; only the order of a step's misses differs from ours.
+    // Its first merged version is LRU. Only the order of a step's misses differs from ours.
     const run_report plain = run_system("llama_cpp_cache", {"cache.classes=1"});
     const run_report lru = run_system("llama_cpp_cache", {"cache.plugin=lru"});
     CHECK(static_cast<double>(plain.experts.misses) ==

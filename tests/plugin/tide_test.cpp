@@ -1,8 +1,8 @@
-// Goal: tide orders, into slots, what is wanted soonest of what a load can still be in time for,
-// for less wanted experts only, and no earlier than the link needs it; clairvoyant orders what the
-// future says. Method: one instance through the C ABI over a clock of the test's own. The routing
-// is planted and comes again, so that what is wanted at each layer is known; the schedules are
-// worked out by hand.
+// Goal: tide orders into slots the experts that are wanted soonest among those for which a load can
+// still be in time. It orders only in place of less wanted experts, and no earlier than the link
+// needs. clairvoyant orders by the known future. Method: one instance through the C ABI over a
+// clock of the test. The routing is planted and repeats, so the wanted experts of each layer are
+// known. Schedules are worked out by hand.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -171,7 +171,7 @@ TEST_CASE("tide exchanges only for what is wanted later by the margin") {
                 CHECK(wanted(orders[0], now + 1, 0));
             } else {
                 CHECK(orders.empty());
-                // A free slot costs nobody his place.
+                // With a free slot, nothing must be evicted.
                 --one.host.used[0];
                 CHECK(one.plan(10).size() == 1);
             }

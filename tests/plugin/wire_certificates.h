@@ -1,4 +1,4 @@
-// wire_certificates.h - an authority of the test's own, and certificates that it vouches for.
+// wire_certificates.h - a certificate authority of the test, and certificates signed by it.
 #pragma once
 
 #include <openssl/evp.h>
@@ -21,7 +21,7 @@ struct certified {
     std::shared_ptr<X509> certificate;
 };
 
-// `names` as X509v3 has it, "DNS:node-a"; "" for none. `by` null: it vouches for itself.
+// `names` in X509v3's form, "DNS:node-a"; "" for none. `by` null: self-signed.
 inline certified certify(const std::string &names, const certified *by, long valid_s = 3600) {
     certified made{{EVP_EC_gen("P-256"), EVP_PKEY_free}, {X509_new(), X509_free}};
     X509 *of = made.certificate.get();
@@ -49,7 +49,7 @@ inline certified certify(const std::string &names, const certified *by, long val
     return made;
 }
 
-// The authority's list of revoked certificates; `valid_s`: until the next one.
+// The authority's certificate revocation list; `valid_s`: until the next one.
 inline void write_revoked(const std::string &file, const certified &by,
                           std::initializer_list<certified> all, long valid_s = 3600) {
     const std::unique_ptr<X509_CRL, decltype(&X509_CRL_free)> list(X509_CRL_new(), X509_CRL_free);
@@ -74,7 +74,7 @@ inline void write_revoked(const std::string &file, const certified &by,
     std::fclose(out);
 }
 
-// A folder of PEM files that goes with the test.
+// A folder of PEM files that is removed with the test.
 class certificate_folder {
 public:
     certificate_folder()

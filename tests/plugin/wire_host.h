@@ -1,4 +1,4 @@
-// wire_host.h - a wire as a host drives it, and a plain socket that says what it likes to it.
+// wire_host.h - drives a wire as a host does, and a plain socket that sends it anything.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ inline moorage_wire_limits wire_limits() {
     return limits;
 }
 
-// An event with its texts, and the bytes of a message, which is released.
+// An event with its texts and the bytes of a message. The message is released.
 struct wire_heard {
     moorage_wire_event event{};
     std::string identity, address, words, bytes;
@@ -94,7 +94,7 @@ public:
         }
         return all;
     }
-    // The next event, while `meanwhile` is polled too; everything before one of `kind` is dropped.
+    // The next event of `kind`; earlier ones are dropped. Polls `meanwhile` too.
     wire_heard await(int32_t kind, wire_host *meanwhile = nullptr) {
         const auto begin = std::chrono::steady_clock::now();
         while (std::chrono::steady_clock::now() - begin < std::chrono::seconds(10)) {
@@ -120,10 +120,10 @@ private:
     std::unique_ptr<core::instance> wire_;
 };
 
-// A client that knows no manners. Blocking, with a limit of 5 s a call.
+// A client without manners. Blocking, with a limit of 5 s a call.
 class rude_socket {
 public:
-    // `from`: of the loopback network, the last of its four numbers.
+    // `from`: the last number of its address in the loopback network.
     explicit rude_socket(const std::string &address, uint32_t from = 1) {
         const uint16_t port =
             static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
@@ -148,7 +148,7 @@ public:
         CHECK(::send(descriptor, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
               static_cast<ssize_t>(bytes.size()));
     }
-    // Up to `most` bytes, or what comes before the end.
+    // Up to `most` bytes, or those before the end.
     std::string hear(size_t most) {
         std::string all(most, '\0');
         size_t count = 0;
@@ -172,7 +172,7 @@ public:
     int descriptor = -1;
 };
 
-// Frames of the tcp wire, written down by hand from the head of plugins/wire/tcp/frame.hpp.
+// Frames of the tcp wire, written by hand after the head of plugins/wire/tcp/frame.hpp.
 inline std::string frame_of(uint32_t length, char kind, const std::string &payload) {
     std::string bytes;
     for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(length >> 8 * i));

@@ -1,9 +1,8 @@
-// wire_memory_test.cpp - goal: memory that runs out costs the tcp wire the connection that asked
-// for it, and nothing else: no call throws, every end is told of once, nothing stays behind, and
-// once there is memory the next connection works. Method: two engines on one thread do the same
-// each time (connect, be refused, queue more than the kernel takes, hear HTTP, close), while the
-// n-th request for memory of one of them fails, and some after it, for every n; through TLS,
-// OpenSSL's requests fail too.
+// wire_memory_test.cpp - goal: a lack of memory costs the tcp wire only the connection that asked
+// for it. No call throws, every end is reported once, nothing stays behind, and with memory the
+// next connection works. Method: two engines on one thread do the same each time: connect, be
+// refused, queue more than the kernel takes, receive HTTP, close. The n-th request for memory of
+// one of them fails, and some after it, for every n. Through TLS, OpenSSL's requests fail too.
 #include <doctest/doctest.h>
 
 #include <openssl/crypto.h>
@@ -95,7 +94,7 @@ tcp_wire::settings settings_of(const char *who, const certificate_folder *files)
     return set;
 }
 
-// An engine, what it told, and whether memory runs out within its calls.
+// An engine, its events, and whether memory runs out within its calls.
 class side {
 public:
     side(const char *who, const certificate_folder *files)
@@ -152,7 +151,7 @@ public:
     }
 
 private:
-    // Throws what the engine throws; `connect` alone may.
+    // Throws the engine's exceptions; only `connect` may throw.
     template <class Work>
     void call(Work &&work) {
         supply.on = starved;
@@ -231,7 +230,7 @@ void work(pair_of_sides &both) {
     for (int i = 0; i < 4; ++i) both.b.send(other_end, long_message());
     for (int i = 0; i < 200; ++i) both.a.poll(), both.b.poll();
     both.a.send(calls, "short");
-    // Somebody who speaks something else, and one who hangs up at once.
+    // A peer that speaks something else, and one that hangs up at once.
     boost::asio::io_context io;
     boost::asio::ip::tcp::socket rude(io), gone(io);
     const auto port = static_cast<uint16_t>(std::stoi(both.b.bound.substr(10)));
@@ -272,7 +271,7 @@ bool one_round(const certificate_folder *files, bool of_b, whose requests, long 
 }
 
 void every_round(const certificate_folder *files, whose requests, long step) {
-    for (const long before : {1L, 1'000'000L})  // what is made once and kept
+    for (const long before : {1L, 1'000'000L})  // made once and kept
         one_round(files, false, requests, before, 1);
     for (const bool of_b : {false, true})
         for (const long failing : {1L, 2L, 20L}) {

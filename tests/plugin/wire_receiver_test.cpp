@@ -1,7 +1,6 @@
-// wire_receiver_test.cpp - goal: the tcp wire cuts what arrives into the frames that were sent,
-// however it is cut into pieces, within the memory that it may hold. Method: random frames in
-// random pieces against the list that they were made from, released in random order; and by hand
-// what the heads and tables underneath do.
+// wire_receiver_test.cpp - goal: the tcp wire restores the frames that were sent from any pieces,
+// within its memory limit. Method: random frames in random pieces, compared with the list that they
+// were made from, released in random order. The heads and tables underneath are tested by hand.
 #include <doctest/doctest.h>
 
 #include "plugins/wire/tcp/inbox.hpp"
@@ -126,7 +125,7 @@ TEST_CASE("memory that is lent outlives its connection") {
     CHECK(std::string(kept[0].payload.begin(), kept[0].payload.end()) == "small");
     CHECK(kept[1].payload.size() == 100'000);
     CHECK(kept[1].payload[99'999] == 'g');
-    for (const lent &one : kept) CHECK(!inbox::release(one.in));  // nobody waits for memory
+    for (const lent &one : kept) CHECK(!inbox::release(one.in));  // nothing waits for memory
 }
 
 TEST_CASE("a head is eight bytes, of which each is looked at") {
@@ -173,8 +172,8 @@ TEST_CASE("numbers are never used twice, and those of another table are none") {
     CHECK(one.find(~uint64_t{0}) == nullptr);
 }
 
-// Looks 500 ms apart. A peer is silent when four whole intervals pass without an acknowledgement
-// while something is under way, which takes a fifth look that saw it set out.
+// It looks every 500 ms. A peer is silent if four whole intervals pass without an acknowledgement
+// while something is under way. This takes a fifth look, which saw it set out.
 TEST_CASE("silence is four intervals without an acknowledgement") {
     const auto looks_until_silent = [](auto &&at, uint32_t most) {
         silence_watch watch;

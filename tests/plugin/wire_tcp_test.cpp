@@ -1,6 +1,6 @@
-// wire_tcp_test.cpp - goal: whatever a peer does to the tcp wire costs no more than its own
-// connection, and is told in words. Method: a plain socket says every kind of wrong thing, beside a
-// connection that goes on working. The conformance kit checks the rules of all wires.
+// wire_tcp_test.cpp - goal: a peer of the tcp wire can only harm its own connection, and the reason
+// is told in words. Method: a plain socket sends every kind of wrong message, beside a connection
+// that goes on working. The conformance kit checks the rules of all wires.
 #include "tests/plugin/wire_host.h"
 
 #include <dirent.h>

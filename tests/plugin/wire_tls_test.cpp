@@ -1,6 +1,6 @@
-// wire_tls_test.cpp - goal: through TLS only those take part whom the authority vouches for, under
-// the name that it gave them, and nothing else does any harm. Method: certificates of the test's
-// own, right and wrong, and a client made of OpenSSL alone that breaks off or shows nothing.
+// wire_tls_test.cpp - goal: through TLS only peers take part that the authority vouches for, under
+// the name that it gave them. Others do no harm. Method: certificates of the test, right and wrong,
+// and a client made of OpenSSL alone that breaks off or shows nothing.
 #include "tests/plugin/wire_certificates.h"
 #include "tests/plugin/wire_host.h"
 
@@ -78,7 +78,7 @@ std::string turned_away(wire_host &a, wire_host &b) {
     return told.words;
 }
 
-// node-a's, with a list of who is revoked.
+// node-a's parameters, with a certificate revocation list.
 settings with_revoked(const std::string &list) {
     settings made = tls("a");
     made.push_back({"revoked", files().file(list), "a test"});

@@ -1,6 +1,6 @@
 // wire_ucx_test.cpp - goal: the ucx wire keeps the rules of wires, over shared memory and over tcp,
-// and stays within the networks that are trusted. Method: the conformance kit; addresses on both
-// sides of each border. Skipped where it was not built, or UCX is not installed.
+// and stays within the trusted networks. Method: the conformance kit; addresses on both sides of
+// each border. Skipped if it was not built, or UCX is not installed.
 #include <doctest/doctest.h>
 
 #include <sys/wait.h>

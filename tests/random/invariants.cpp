@@ -157,7 +157,7 @@ private:
                   "tokens_per_s by total_ms is not tokens");
     }
 
-    // Several GPUs: what each did is what all did together.
+    // Several GPUs: their parts sum to the whole.
     void devices() {
         if (of_.devices.empty()) return;
         core::device_report sum;

@@ -1,4 +1,4 @@
-// invariants.h - what every report must agree with, whatever was run.
+// invariants.h - the rules of every report, for any run.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace moorage::random {
 
-// A sentence for each that does not hold.
+// A sentence for each broken invariant.
 std::vector<std::string> broken_invariants(const core::run_report &report,
                                            const core::run_config &config);
 

@@ -1,4 +1,4 @@
-// random_config.cpp - draws sections one by one; what does not go together the program refuses.
+// random_config.cpp - draws sections one by one. The program refuses contradictions.
 #include "tests/random/random_config.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ Value one_of(random_stream &draws, const std::vector<Value> &values) {
     return values[draws.below(values.size())];
 }
 
-// As TOML: a real has a point or an exponent.
+// TOML text: a real has a point or an exponent.
 std::string real_text(double value) {
     std::string text = format("{}", value);
     return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
@@ -119,8 +119,8 @@ void config_maker::write_source(const source_file &of) {
     if (!core::write_trace(*data, to / "trace.safetensors")) std::abort();
 }
 
-// A policy of the kind, mostly one that needs nothing of what the run lacks (MOORAGE_NEEDS_*), with
-// some of its parameters set.
+// A policy of the kind, with some of its parameters set. Mostly one whose needs the run meets
+// (MOORAGE_NEEDS_*).
 std::string config_maker::stage(random_stream &draws, std::string_view kind, uint32_t lacking,
                                 const std::string &more) const {
     const bool any = chance(draws, 10);

@@ -14,7 +14,7 @@
 namespace moorage::random {
 
 // Draws over the policies of a registry; one named `anything_...` comes more often. Its traces and
-// profiles are files, gone with it.
+// profiles are files that are removed with it.
 class config_maker {
 public:
     // `demo` is a model's directory.
@@ -23,11 +23,11 @@ public:
         std::string text;
         std::filesystem::path file;  // that its paths are relative to
     };
-    // The same seed and policies give the same text, but for the names of folders.
+    // The same seed and policies give the same text, except for the names of folders.
     drawn draw(uint64_t seed) const;
-    // One of a trace whose experts lie on disk, beyond a host memory of some size.
+    // A configuration of a trace with experts on disk, beyond a host memory of some size.
     drawn draw_on_disk(uint64_t seed) const;
-    // One of a trace over two or three unequal GPUs.
+    // A configuration of a trace over two or three unequal GPUs.
     drawn draw_on_gpus(uint64_t seed) const;
     // One of these.
     drawn draw_anywhere(uint64_t seed) const;

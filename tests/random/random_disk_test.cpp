@@ -1,6 +1,6 @@
-// random_disk_test.cpp - goal: what holds for all runs holds where experts are read from disk, too.
-// Method: drawn configurations (random_runs --disk draws more of them), each with its sums, bounds
-// and fates of bytes; every policy, host memories from one expert to all.
+// random_disk_test.cpp - goal: the rules for all runs also hold when experts are read from disk.
+// Method: drawn configurations (random_runs --disk draws more of them). Each is checked for sums,
+// bounds and fates of bytes. They cover every policy, and host memories from one expert to all.
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
@@ -25,7 +25,7 @@ TEST_CASE("what holds for all runs") {
         const auto config = core::parse_run_config(drawn.text, drawn.file, {});
         REQUIRE(config.ok());
         const auto done = core::run(*config, shared, options);
-        if (!done && done.failure().usage) continue;  // what does not go together
+        if (!done && done.failure().usage) continue;  // a contradiction
         REQUIRE(done.ok());
         ++ran;
         read += done->host->disk_bytes != 0;

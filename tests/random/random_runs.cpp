@@ -1,8 +1,8 @@
 // random_runs.cpp - random_runs [N] [SEED] [--hashes | --disk | --gpus | --anything]: draws N
-// configurations, runs them, checks what holds for all runs, and names the seed of what does not.
-// --hashes: a line `seed N HASH` for each report (tests/matrix). --disk: of those whose experts are
-// on disk. --gpus: of those over several GPUs. --anything: of all of these, mostly with policies
-// that do whatever a policy may (policies/anything.cpp).
+// configurations, runs them, checks the rules for all runs, and names the seed of each failure.
+// --hashes: a line `seed N HASH` for each report (tests/matrix). --disk: runs with experts on disk.
+// --gpus: runs over several GPUs. --anything: all of these, mostly with policies that do anything a
+// policy may do (policies/anything.cpp).
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

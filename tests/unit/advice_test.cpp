@@ -1,6 +1,6 @@
 // advice_test.cpp - goal: wrong advice of every stage is found, named and replaced by the default.
-// Method: policies that each break one rule, on the toy machine; with faults replaced, a run is the
-// default's, which is worked by hand elsewhere (pipeline_test.cpp).
+// Method: policies that each break one rule, on the toy machine. With faults replaced a run equals
+// the default's, which is worked by hand elsewhere (pipeline_test.cpp).
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
@@ -93,7 +93,7 @@ TEST_CASE("a prediction of more than there is room for, of one expert twice, or 
 TEST_CASE("a budget that gives more than there is, or a split that is none") {
     bench on;
     on.config.per_layer = true;
-    // Replaced, the plan stays what it was: at first, no slot. A layer takes 170 + 2 x 11,000 +
+    // With replacement the plan stays the same: at first, no slot. A layer takes 170 + 2 x 11,000 +
     // 100.
     const double default_ms = 1e-6 * 2 * (2 * 22'270 + 10);
     on.config.budget.plugin = "budget_generous";

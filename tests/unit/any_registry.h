@@ -1,5 +1,5 @@
-// any_registry.h - a registry of either kind as tests drive it: opened, turned until something is
-// so.
+// any_registry.h - a registry of either kind under a test's control: opened, and turned until a
+// condition holds.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ using core::steady_ns;
 using opened = std::unique_ptr<cluster_registry>;
 using opener = std::function<opened()>;
 
-// Turns until it is so; a registry may be in trouble meanwhile.
+// Turns until the condition holds. A registry may be in trouble meanwhile.
 inline bool comes(cluster_registry &of, const std::function<bool(const registry_state &)> &so) {
     for (const uint64_t end_ns = steady_ns() + 30'000'000'000; steady_ns() < end_ns;) {
         if (so(of.state())) return true;

@@ -1,6 +1,6 @@
-// arena_test.cpp - goal: fast memory is dealt out once, kept while it is held and found again.
-// Method: small arenas by hand; random takes, moves and releases against a model of sets, in which
-// room is worked out from what is held and no two segments may share a row.
+// arena_test.cpp - goal: fast memory is given out once, kept while it is held, and found again.
+// Method: small arenas by hand. Random takes, moves and releases are compared with a model of sets.
+// It computes the room from the held segments, and no two segments may share a row.
 #include "core/store/arena.h"
 
 #include <doctest/doctest.h>
@@ -121,7 +121,7 @@ TEST_CASE("division: layers of one split share its slots, unsplit layers share t
     for (uint32_t page = 0; page < 8; ++page) of.release(page, whole);
     of.divide(std::vector<uint32_t>{8, 8, 8}, std::vector<uint32_t>{1, 2, 1});
     CHECK(of.free_frames() == 6);
-    // Unsplit layers keep their places whatever their slots.
+    // Unsplit layers keep their places with any slots.
     CHECK(of.keeps_places(std::vector<uint32_t>{8, 8, 8}, std::vector<uint32_t>{0, 0, 4}));
 }
 

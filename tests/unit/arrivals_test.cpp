@@ -1,7 +1,7 @@
-// Goal: requests of a home come when they should, are dealt out to passes as arrivals.h says, and
-// choose what their trace or table says; equal seeds give equal runs. Method: passes of listed
-// arrivals written out by hand; moments of drawn ones against the process they are drawn from, with
-// bounds of five standard deviations; the trace itself as the reference of the routing.
+// Goal: requests of a home come at the right times, are dealt out to passes as arrivals.h says, and
+// choose the experts of their trace or table; equal seeds give equal runs. Method: passes of listed
+// arrivals written out by hand. Moments of drawn arrivals are compared with their process, with
+// bounds of five standard deviations. The trace itself is the reference of the routing.
 #include "core/cluster/arrivals.h"
 
 #include <doctest/doctest.h>
@@ -53,7 +53,7 @@ struct bench {
 };
 
 // "time: stream:position" of every token of every pass, "p" before a prefill pass, "!" after a
-// request's first output, "." after its end, "-" after a silent token; a pass takes 10 s.
+// request's first output, "." after its end, "-" after a silent token. A pass takes 10 s.
 std::string dealt(arrival_source &from, uint64_t &now) {
     std::string text;
     pass of;

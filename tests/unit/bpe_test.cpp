@@ -1,6 +1,6 @@
-// bpe_test.cpp - goal: both ways of merging give what byte-pair encoding is defined to give, and
-// unknown characters what the reference library gives. Method: a plain merge of the lowest rank
-// over random vocabularies, cases worked by hand.
+// bpe_test.cpp - goal: both ways of merging follow the definition of byte-pair encoding, and
+// unknown characters follow the reference library. Method: a plain merge of the lowest rank over
+// random vocabularies, cases worked by hand.
 #include <doctest/doctest.h>
 
 #include <algorithm>

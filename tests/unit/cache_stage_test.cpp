@@ -1,6 +1,6 @@
-// cache_stage_test.cpp - goal: the stage makes room only with advice that holds, and blames what
-// does not. Method: a policy that breaks one rule at a time, on states set by hand; victims, faults
-// and the truth afterwards are compared with what the rules of cache.h say.
+// cache_stage_test.cpp - goal: the stage makes room only by sound advice, and blames wrong advice.
+// Method: a policy that breaks one rule at a time, on states set by hand. Victims, faults and the
+// final state are compared with the rules of cache.h.
 #include "tests/unit/replay_fixture.h"
 
 #include "core/cache/cache_stage.h"

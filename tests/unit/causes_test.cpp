@@ -1,6 +1,6 @@
 // causes_test.cpp - goal: a run's time is split by cause, layer and phase, and all of it is there.
-// Method: a schedule worked by hand on the toy machine; on the CPU, where the clock is real, what
-// must hold whatever it says.
+// Method: a schedule worked by hand on the toy machine. On the CPU, where the clock is real, only
+// rules that hold at any speed.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
-// changed_files_test.cpp - goal: a trace or a shard that changes while a command reads it makes an
-// error that names the file, whatever the command, and blames no policy. Method: the built program
-// with a cache policy that overwrites or cuts off a copy of the file within a call, so that it
-// always happens at the same place; the same command with a policy that leaves it alone is right.
+// changed_files_test.cpp - goal: if a trace or a shard changes while a command reads it, the error
+// names the file, for every command, and blames no policy. Method: the built program with a cache
+// policy that overwrites or cuts off a copy of the file within a call, so that it always happens at
+// the same place. The same command is right with a policy that leaves the file alone.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -1,6 +1,6 @@
-// cluster_calls_test.cpp - goal: calls between homes take the way and the time that the rules say,
-// homes ask the nearest holders, copies are written one after another. Method: the parts of the
-// emulator alone on small_scene(), times worked by hand in milliseconds.
+// cluster_calls_test.cpp - goal: calls between homes take the way and the time of the rules, homes
+// ask the nearest holders, copies are written one after another. Method: the parts of the emulator
+// alone on small_scene(), with times worked by hand in milliseconds.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -18,8 +18,9 @@ namespace {
 
 constexpr uint64_t ms = 1'000'000;
 
-// A user at west, who sends 500 bytes a second up and gets 250 down. A hidden state has 10 bytes;
-// from west to east and back 1,000 bytes a second, and 10 ms; within west nothing takes time.
+// A user at west, who sends 500 bytes a second up and gets 250 down. A hidden state has 10 bytes.
+// Between west and east both ways have 1,000 bytes a second and 10 ms. Within west nothing takes
+// time.
 scene with_user() {
     scene made = small_scene();
     made.cluster.homes = 3;
@@ -43,7 +44,7 @@ struct user_step {
         calls->add({1, 0, 3, 3, west});
         calls->set_out();
     }
-    // Until the next message has crossed; what that brought.
+    // Runs until the next message has crossed. Returns its result.
     home_calls::reached next() {
         for (;;) {
             state->now_ns = state->links.due();

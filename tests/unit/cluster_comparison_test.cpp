@@ -1,6 +1,6 @@
 // Goal: runs over clusters side by side show requests, calls and bytes, mark the fastest fairly and
-// fit 80 columns; runs on one machine may stand beside them. Method: hand-made reports whose lines
-// can be written out, the width as a property, and toy runs with times worked by hand.
+// fit 80 columns. Runs on one machine may stand beside them. Method: hand-made reports with known
+// lines, the width as a property, and toy runs with times worked by hand.
 #include "core/base/json.h"
 #include "core/report/cluster_comparison.h"
 

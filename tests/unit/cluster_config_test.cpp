@@ -292,7 +292,7 @@ TEST_CASE("positions are drawn, each apart from the others") {
         CHECK(one.at->y < 100);
     }
     CHECK(config.users[0].at->x != config.users[1].at->x);
-    // More users, or a place for a server, moves nobody; another seed moves everybody.
+    // Another user, or a fixed place for a server, moves nobody. Another seed moves everybody.
     const cluster_config more =
         accepted(base, {"cluster.users.count=30", "cluster.servers.a.position=[5, 6]"});
     CHECK(more.servers[0].at->x == 5);
@@ -460,7 +460,7 @@ TEST_CASE("mistakes between entries") {
     chain.links += "[[cluster.links]]\nfrom = \"b\"\nto = \"c\"\nbits_per_s = 1e6\n";
     refused(chain, {"a and c have no link there and back", "no cloud"});
     chain.rest = cloud;
-    accepted(chain);  // what a cannot get from c the cloud has
+    accepted(chain);  // a gets from the cloud the experts that c lacks
     chain.rest.clear();
     chain.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e6\n";
     accepted(chain);
@@ -486,7 +486,7 @@ TEST_CASE("keys without an effect on a cluster are refused of --set, and warned 
         refused(plain, {"--set ", "conf/run.toml", "emulated cluster"}, {set});
     for (const char *set : {"cache.plugin=lru", "transport.plugin=chunked"})
         refused(plain, {"--set ", "conf/run.toml", "host_experts = true"}, {set});
-    // Where a server loads experts its cache decides.
+    // If a server loads experts, its cache decides.
     accepted(server_of("name = \"a\"\ngpus = \"a100_40gb\"\nworkload = \"w\"\nhost_experts = true\n"
                        "[[cluster.servers]]\nname = \"b\"\ngpus = \"a100_40gb\"\n"),
              {"cache.plugin=lru"});

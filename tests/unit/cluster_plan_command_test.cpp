@@ -1,7 +1,7 @@
 // cluster_plan_command_test.cpp - goal: while processes serve, their plan is shown, drained,
-// rebalanced and repaired, over every kind of registry, and texts stay those of one process; a
-// registry that goes away stops nobody. Method: the built program, three nodes of the demo model
-// on loopback, a registry in a directory and one in three members of etcd.
+// rebalanced and repaired, over every kind of registry, and texts stay those of one process. If a
+// registry goes away, nobody stops. Method: the built program, three nodes of the demo model on
+// loopback, a registry in a directory and one in three members of etcd.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -57,13 +57,13 @@ public:
     std::string line;
 };
 
-// Every expert has a holder, and nobody more than it has room for.
+// Every expert has a holder, and no server has more than its room.
 void check_whole(const json &plan) {
     for (const json &holders : plan["holders"]) CHECK(!holders.empty());
     for (const json &server : plan["servers"]) CHECK(server["holds"].get<uint64_t>() <= 101);
 }
 
-// Nothing was left to own disk but what others were late with, on a machine that does much else.
+// Own disk computed only calls on which others were late, because the machine is busy.
 bool others_had_all(const ended &text) {
     return !text.says("own disk") || text.says("calls that went elsewhere");
 }
@@ -105,7 +105,7 @@ void changes(moving_cluster &all, const ended &alone) {
     CHECK(all.cluster("drain two --undo").code == 0);
     CHECK(all.cluster("drain three --undo").code == 0);
 
-    // One is killed: what only it held is brought to the others.
+    // One is killed. The others get the experts that only it held.
     CHECK(all.end(1, SIGKILL) == 128 + SIGKILL);
     CHECK(all.comes([&](const json &now) { return all.held(now, 1) == 0; }));
     plan = all.plan();

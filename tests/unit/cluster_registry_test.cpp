@@ -1,8 +1,7 @@
-// cluster_registry_test.cpp - goal: nodes can build on a registry whatever kind it is: members are
-// there while their processes are, one leads, one plan of an epoch wins, what changes is seen, and
-// what cannot be had changes nothing. Method: the same cases over a directory, over a gateway of
-// etcd in this process that cuts, lies and forgets, and over three real members where etcd is
-// installed.
+// cluster_registry_test.cpp - goal: nodes can rely on a registry of any kind. Members are there
+// while their processes are. One leads. One plan of an epoch wins. Changes are seen. A refused
+// write changes nothing. Method: the same cases over a directory, over a gateway of etcd in this
+// process that cuts, lies and forgets, and over three real members if etcd is installed.
 #include "core/registry/cluster_registry.h"
 
 #include <doctest/doctest.h>
@@ -36,7 +35,7 @@ void behaves(const opener &open) {
     CHECK(one->state().members.at("two") == std::string(1000, 'x') + "\n\"\x01\xff");
     CHECK(comes(*two, [](const auto &of) { return of.members.contains("one"); }));
 
-    // One leads, and only what it writes is taken, in the place of what it has read.
+    // One leads. Only its writes are accepted, and only in place of the plan that it has read.
     CHECK_FALSE(one->leads());
     CHECK_FALSE(one->put_plan(0, 1, "early").value());
     CHECK(leads(*one));
@@ -74,8 +73,8 @@ void behaves(const opener &open) {
     CHECK(three->state().epoch == 7);
 }
 
-// Any interleaving of several that lead, end and write: epochs rise, each is one plan to all who
-// see it, and every write that was said to be done was.
+// Several members lead, end and write in any interleaving. Epochs rise, each is one plan for all
+// who see it, and every write that was confirmed took place.
 void one_plan_wins(const opener &open, uint64_t seed, int rounds) {
     random_stream draw(seed, 0);
     std::map<uint64_t, std::string> written, seen;
@@ -186,7 +185,8 @@ TEST_CASE("a directory: what is removed while members live comes back with them"
     REQUIRE(first->leads());
     std::filesystem::remove_all(at / "registry");
     CHECK_FALSE(first->turn(0).ok());
-    // Somebody makes it anew, who sees both again; who led does no longer, until it tries.
+    // Another member makes it anew and sees both again. The old leader no longer leads, until it
+    // tries.
     const opened newcomer = in_directory(at)();
     REQUIRE(first->turn(0).ok());
     REQUIRE(second->turn(0).ok());
@@ -226,7 +226,7 @@ TEST_CASE("a directory: members write the plan in force again; who only asks mak
     REQUIRE(*first->put_plan(0, 9, "nine"));
     REQUIRE(second->turn(0).ok());
     REQUIRE(*first->put_plan(9, 10, "ten"));
-    // The directory goes, the members make it again with what they know: the highest epoch.
+    // The directory is removed. The members make it again from their knowledge: the highest epoch.
     std::filesystem::remove_all(at / "registry");
     CHECK_FALSE(second->turn(0).ok());
     REQUIRE(second->turn(0).ok());
@@ -285,8 +285,7 @@ TEST_CASE("a gateway that goes away, forgets, compacts: the state stays, then go
     CHECK(comes(*one, [](const auto &of) { return notes(of, "wish", "c"); }));
     etcd.compacted = 0;
     both_see("d");
-    // A restart with nothing: the plan is not forgotten by who knew it, members say themselves
-    // again.
+    // A restart with an empty store. Members still know the plan, and register again.
     etcd.forget();
     CHECK(comes(*one, [&](const auto &) {
         const auto ignored = two->turn(0);

@@ -1,5 +1,5 @@
-// Goal: a run over a cluster takes the time that the rules say, loses no call, and is equal to the
-// byte when repeated. Method: the toy machine on two and three servers, schedules worked by hand;
+// Goal: a run over a cluster takes the time of the rules, loses no call, and is equal to the byte
+// when repeated. Method: the toy machine on two and three servers, schedules worked by hand;
 // conservation laws on synthetic routing under several placements; calls served while experts move.
 #include "core/cluster/cluster_run.h"
 
@@ -151,8 +151,8 @@ TEST_CASE("a home's requests are divided among its models and devices, and all o
 
 TEST_CASE("what another device of the home's server has is on the server, and not remote") {
     bench on;
-    // Two GPUs of one server, one expert on each; requests alternate between them, and each token
-    // asks for both experts in turn: of each request one is on the other GPU.
+    // Two GPUs of one server, one expert on each. Requests alternate between them, and each token
+    // asks for both experts in turn, so one expert of each request is on the other GPU.
     on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 1, 1, "0.000001,1,2\n0.5,1,2\n");
     const run_report report = on.run_it({{"cluster", "servers.gpu_count", "2"}});
     CHECK(report.cluster->local_ratio == 1);
@@ -452,7 +452,7 @@ TEST_CASE("a plan that changes while it serves loses no call") {
     for (const cluster_report::link &one : report.cluster->links) moved += one.migration_bytes;
     CHECK(moved > 0);
     CHECK(moved % 100'000 == 0);
-    CHECK(report.bytes.h2d == 0);  // who is called has the expert still
+    CHECK(report.bytes.h2d == 0);  // the called node still has the expert
     for (const cluster_report::device &one : report.cluster->devices)
         CHECK(one.used_bytes <= one.bytes);
     CHECK(json_text(report) == json_text(on.run_it()));

@@ -1,7 +1,7 @@
-// cluster_timeline_test.cpp - goal: a request is followed over nodes whose clocks agree on nothing:
-// what was served lies within the call that it was served for. Method: offsets and ways between
-// clocks by hand; watchers of one process, of which one's answers have another clock's times; three
-// nodes as processes, two of them in time namespaces hours apart; texts that no node would answer.
+// cluster_timeline_test.cpp - goal: a request is followed over nodes with unrelated clocks. Served
+// work lies within its call. Method: offsets and ways between clocks by hand. Watchers of one
+// process, of which one answers with another clock's times. Three nodes as processes, two of them
+// in time namespaces hours apart. Texts that no node would answer.
 #include "core/node/cluster_timeline.h"
 
 #include <doctest/doctest.h>
@@ -54,7 +54,7 @@ struct piece {
     json args;
 };
 
-// Spans by the flow that begins or ends at them: a call, and what was served of it.
+// Spans by the flow that begins or ends at them: a call, and its served work.
 struct flow {
     std::vector<piece> calls, served;
 };
@@ -293,7 +293,7 @@ TEST_CASE("a request followed over processes whose clocks are hours apart") {
     const ended load = run_line("load " + all.file + " --requests 2 --faster 50", errors);
     CAPTURE(load.errors);
     REQUIRE(load.code == 0);
-    // Until each has heard of the others' clocks.
+    // Waits until each has heard of the others' clocks.
     for (int tries = 0; tries < 100; ++tries) {
         const auto text = http_get(all.status_address(0), "/spans", 5'000'000'000);
         REQUIRE(text.ok());

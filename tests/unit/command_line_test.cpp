@@ -1,7 +1,7 @@
-// Goal: one grammar: what cannot be read is refused with the nearest that can, a key or a flag
-// means one thing in every command, old spellings are taken and told. Method: the program, its
-// commands and flags as --help lists them, each misspelt; spellings of one thing against each
-// other, byte by byte; figures read as JSON.
+// Goal: one grammar. An unreadable word is refused with the nearest readable one, a key or a flag
+// means one thing in every command, old spellings are accepted with a notice. Method: the program,
+// its commands and flags as --help lists them, each misspelt. Spellings of one thing are compared
+// byte by byte. Figures are read as JSON.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ TEST_CASE("unknown commands and options get the nearest known one") {
     refused({"xyzzyx"}, "xyzzyx: no command of moorage; moorage --help lists them");
     refused({"run", "c.toml", "--sett", "a.b=c"}, "--sett: no option of run; did you mean --set");
     refused({"run", "c.toml", "--jsn=x"}, "--jsn: no option of run; did you mean --json");
-    // An option's own value is no word of its own, and what is missing is still said.
+    // The value of an option is not read as a word, and the error about the missing word stays.
     refused({"run", "--json", "rum"}, "config is required");
     refused({"tune", "c.toml", "--samples", "many"}, "--samples");
 }

@@ -1,6 +1,6 @@
-// Goal: a comparison shows what differs between runs, marks the fastest fairly and fits the
-// terminal. Method: few hand-made runs whose table lines, groups and sentences can be written out,
-// and the width as a property over long names and many rows.
+// Goal: a comparison shows the differences between runs, marks the fastest fairly and fits the
+// terminal. Method: few hand-made runs with known table lines, groups and sentences, and the width
+// as a property over long names and many rows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -175,8 +175,8 @@ TEST_CASE("the fastest is marked by profile and size, ties together, bounds neve
 }
 
 TEST_CASE("what nothing beats is found as all pairs say, in memory, time and quality") {
-    // By hand: b beats a (less of all); c is slower but better; d does not fit; e is better by
-    // nobody knows how much.
+    // By hand: b beats a (less of all); c is slower but better; d does not fit; the quality of e is
+    // unknown.
     const auto scored = [](uint64_t slots, double tpot_ms, double nll) {
         comparison_row row = row_of({.slots = slots, .tpot_ms = tpot_ms});
         row.report.text.scored = 100;
@@ -318,7 +318,7 @@ TEST_CASE("a row that repeats do not tell from the fastest is not beaten by it")
     b.repeats_ms = {10, 18.5, 26};  // slower in the mean of ratios, by chance
     c.repeats_ms = {12, 24, 36};
     CHECK(view_of(compared({a, b, c})).pareto == std::vector<bool>{true, true, false});
-    c.repeats_ms = {12, 12, 36};  // nobody is beaten by anybody
+    c.repeats_ms = {12, 12, 36};  // no row beats another
     CHECK(view_of(compared({a, b, c})).pareto == flags(3, false));
 }
 
@@ -524,7 +524,7 @@ TEST_CASE("a table that is too wide loses spare figures before the names of its 
     CHECK(widths(23) == all{8, 5, 4, 0, 0});
     CHECK(widths(22) == all{8, 0, 4, 0, 0});  // and the last name goes, never the first
     CHECK(widths(3) == all{8, 0, 4, 0, 0});
-    // A name that alone tells rows apart stays, whatever the width.
+    // A name that alone distinguishes rows stays at any width.
     CHECK(fitted_widths({{"router", {"topk", "topk"}, true},
                          {"prefetch", {"none", "echo"}, true},
                          {"link", {"pcie", "pcie"}, true},

@@ -1,7 +1,7 @@
-// Goal: parts that do not go together are refused or warned of, by what the policies declare, in
-// whatever language they are written. Method: each contradiction of the list, and beside it the
-// nearest composition that goes together, over the toy machine; policies of the templates in C, C++
-// and Rust stand for those of third parties.
+// Goal: parts that contradict each other are refused or warned of, by the declarations of the
+// policies, in any language. Method: each contradiction of the list, and beside it the nearest
+// composition that works, over the toy machine. Policies of the templates in C, C++ and Rust stand
+// for those of third parties.
 #include "core/base/json.h"
 #include "core/pipeline/composition.h"
 

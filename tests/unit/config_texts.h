@@ -1,5 +1,5 @@
-// config_texts.h - small configurations written in tests: read as from a file conf/run.toml,
-// accepted or refused, and what a message has to hold.
+// config_texts.h - small configurations in tests: read as from a file conf/run.toml, accepted or
+// refused, with the required text of a message.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace moorage::test {
 
 using namespace moorage::core;
 
-// Lines 1 to 6: the least that a run needs.
+// Lines 1 to 6: the smallest valid run.
 inline const std::string least =
     "[hardware]\n"
     "profile = \"rtx_4090\"\n"

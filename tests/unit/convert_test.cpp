@@ -1,7 +1,7 @@
-// convert_test.cpp - goal: logs become exactly the trace they describe or an error at their line,
-// and traces written and cut hold what they held. Method: small logs with the result worked out by
-// hand; one wrong log per rule with the line and the words of its error; write, open, compare value
-// by value.
+// convert_test.cpp - goal: logs become exactly the trace that they describe, or an error at their
+// line. Traces keep their content when written and cut. Method: small logs with the result worked
+// out by hand. One wrong log per rule, with the line and the words of its error. Write, open,
+// compare value by value.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// cost_model_test.cpp - goal: what policies are told things cost, and how measured times correct
-// it. Method: the toy machine's round figures (toy_machine.h), worked by hand.
+// cost_model_test.cpp - goal: the costs that policies are told are right, and measured times
+// correct them. Method: the toy machine's round figures (toy_machine.h), worked by hand.
 #include <doctest/doctest.h>
 
 #include "core/execute/cost_model.h"

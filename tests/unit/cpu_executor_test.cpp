@@ -1,7 +1,8 @@
-// cpu_executor_test.cpp - goal: the CPU executor computes from its slots what it computes in place,
-// however the bytes come, and completes work in the order of its queues. Method: passes of a small
-// model, driven operation by operation as the pipeline does, with pieces of random sizes in random
-// order, against the same passes computed in place, bit by bit; orders of completions by hand.
+// cpu_executor_test.cpp - goal: the CPU executor gives the same results from its slots as in place,
+// in whatever pieces the bytes come, and completes work in the order of its queues. Method: passes
+// of a small model, driven operation by operation as the pipeline does, with pieces of random sizes
+// in random order, compared bit by bit with the same passes in place. Orders of completions by
+// hand.
 #include "core/execute/cpu/cpu_executor.h"
 
 #include <doctest/doctest.h>
@@ -314,7 +315,7 @@ TEST_CASE("work completes in order; the CPU fills the time in which the GPU's qu
     queue(1, top, 1);
     queue(0, bottom, MOORAGE_NONE);  // adds to its top: after it, in a loop of its own
     queue(1, bottom, 2);             // waits
-    queue(2, top, 3);                // behind what waits, though it could go when it has come
+    queue(2, top, 3);                // behind the waiting one, though it could go at its arrival
     queue(2, bottom, 3);
     on.where->expert_on_cpu({.page = 3, .tokens = 1, .tag = 42});
     std::vector<std::pair<uint32_t, uint8_t>> done;

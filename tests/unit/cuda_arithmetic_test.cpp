@@ -1,6 +1,6 @@
-// cuda_arithmetic_test.cpp - goal: every GPU kernel computes what its definition says. Method: the
-// kernels' own code, run block by block on the CPU over fresh random inputs and poisoned outputs,
-// against sums in double; number formats against values worked by hand.
+// cuda_arithmetic_test.cpp - goal: every GPU kernel computes its definition. Method: the kernels'
+// own code, run block by block on the CPU over fresh random inputs and poisoned outputs, compared
+// with sums in double. Number formats are compared with values worked by hand.
 #include <doctest/doctest.h>
 
 #include <random>

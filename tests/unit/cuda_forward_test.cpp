@@ -1,6 +1,6 @@
-// cuda_forward_test.cpp - goal: what the CUDA executor launches computes the reference's results,
-// for every architecture. Method: the same launches, block by block on the CPU, over the golden
-// models; and whole against split experts, which must agree to the bit.
+// cuda_forward_test.cpp - goal: the launches of the CUDA executor give the reference's results, for
+// every architecture. Method: the same launches, block by block on the CPU, over the golden models.
+// Whole and split experts must agree to the bit.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -26,7 +26,7 @@ public:
         gpu::memory_plan counted, counted_pinned;
         gpu::weights_loader(device, counted).load(of.weights());
         lay_out(of.config(), limits, counted, counted_pinned);
-        // Poisoned: what is not written shows.
+        // Poisoned, so that unwritten values show.
         memory_.assign(counted.bytes() / 4 + 128, __builtin_nanf(""));
         pinned_.assign(counted_pinned.bytes() / 4 + 128, __builtin_nanf(""));
         gpu::memory_plan device_plan(aligned(memory_)), pinned_plan(aligned(pinned_));
@@ -133,7 +133,7 @@ struct golden_run {
               top_rows(opened->config().moe_intermediate, split ? 0.5 : 1,
                        opened->config().part_unit)) {}
 
-    // A path, or what lies in tests/golden.
+    // A path, or a name in tests/golden.
     static std::unique_ptr<model> open(const std::string &name) {
         auto opened = open_model(std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name);
         REQUIRE_MESSAGE(opened.ok(), (opened ? "" : opened.failure().text));

@@ -1,5 +1,5 @@
-// disk_config_test.cpp - goal: what is said of experts on disk is read as documented and every
-// mistake in it is named. Method: as run_config_test.
+// disk_config_test.cpp - goal: keys for experts on disk are read as documented, and every mistake
+// in them is named. Method: as run_config_test.
 #include <doctest/doctest.h>
 
 #include <string>

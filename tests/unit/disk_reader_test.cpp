@@ -1,7 +1,7 @@
-// disk_reader_test.cpp - goal: what is read from disk is what the mapping shows, wherever it begins
-// and ends; what cannot be read is an error that names file and place. Method: a file of random
-// bytes with an odd end, random ranges in random blocks, each byte counted once; files cut off and
-// replaced while they are mapped.
+// disk_reader_test.cpp - goal: reads from disk equal the mapping, wherever they begin and end. A
+// failed read is an error that names file and place. Method: a file of random bytes with an odd
+// end, random ranges in random blocks, each byte counted once; files cut off and replaced while
+// they are mapped.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Goal: drawn experts are distinct, as frequent as stated, and the same whenever they are asked
-// for. Method: counts of many draws against the frequencies they are drawn from, with bounds of
-// five standard deviations; what is certain (always, never, equal) exactly.
+// Goal: drawn experts are distinct, have the stated frequency, and are the same whenever they are
+// asked for. Method: counts of many draws compared with their frequencies, with bounds of five
+// standard deviations. Certain cases (always, never, equal) are checked exactly.
 #include "core/cluster/drawn_routing.h"
 
 #include <doctest/doctest.h>

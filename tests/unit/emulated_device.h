@@ -27,7 +27,7 @@ public:
     void upload(void *device, const void *host, uint64_t bytes) {
         std::memcpy(device, host, bytes);
     }
-    // No library: the kernel of one's own does it.
+    // There is no library, so the executor's own kernel does it.
     bool product_of_many(const product_item &, uint32_t) { return false; }
     uint32_t multiprocessors() const { return 4; }
     uint32_t shared_bytes_max() const { return shared_bytes; }

@@ -1,6 +1,5 @@
-// Goal: emulated time is what a schedule worked by hand says, to the nanosecond. Method: the toy
-// machine (toy_machine.h), whose figures are round; every expected number below is derived in its
-// comment.
+// Goal: emulated time equals a schedule worked by hand, to the nanosecond. Method: the toy machine
+// (toy_machine.h), whose figures are round. The comments derive every expected number.
 #include "core/execute/emulator.h"
 
 #include <algorithm>
@@ -93,7 +92,7 @@ TEST_CASE("every nanosecond has one cause, and goes to who is charged") {
     emulator machine(costs, 4, nullptr);
     time_causes first, second;
     machine.charge(first);
-    machine.attention(0, one_token());  // 50 and 100 are fixed, 20 for what is read
+    machine.attention(0, one_token());  // 50 and 100 are fixed, 20 for the reads
     machine.wait();
     machine.expect(3);
     machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
@@ -202,7 +201,7 @@ TEST_CASE("copies and CPU experts share host memory once they exceed its ceiling
     CHECK(done.tag == 5);
     CHECK(*machine.clock() == cpu_ns);
     CHECK(cpu_ns == 4445);
-    // Then the link is alone: what is left of 100,000 - 7.5 x 4445 goes at 10 bytes/ns.
+    // Then the link is alone. The rest of 100,000 - 7.5 x 4445 goes at 10 bytes/ns.
     const double left = 100'000 - 10 * factor * static_cast<double>(cpu_ns);
     done = machine.wait();
     CHECK(done.kind == event_kind::piece);
@@ -256,7 +255,7 @@ TEST_CASE("the CPU pool computes one expert after the other; queues grow as need
     CHECK(machine.busy().cpu == 200 * 2500);
 }
 
-// A copy towards it slows what the toy GPU computes by a quarter.
+// A copy towards the toy GPU slows its computing by a quarter.
 static hardware_profile slowed_by_copies() {
     hardware_profile hardware = toy::hardware();
     hardware.device.busy_link_slowdown = 0.25;
@@ -370,7 +369,7 @@ TEST_CASE("however copies and kernels lie, a kernel ends when its parts are done
             REQUIRE(now_ns < 1000);
             clock = now_ns;
             machine.catch_up();
-            // Events of this nanosecond first, as whoever keeps the clock takes them.
+            // Takes the events of this nanosecond first, as a run does.
             while (machine.due() == now_ns) {
                 const auto done = machine.step();
                 if (done && done->kind == event_kind::gpu_expert) ended_ns = now_ns;

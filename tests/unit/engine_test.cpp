@@ -1,6 +1,6 @@
-// Goal: an engine's file changes what operations take as its words say, and the engine `ours`
-// changes nothing. Method: the toy machine with round figures; each expected number is worked out
-// in its comment.
+// Goal: an engine's file changes the times of operations as described, and the engine `ours`
+// changes nothing. Method: the toy machine with round figures. The comments work out each expected
+// number.
 #include "core/config/hardware.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
-// etcd_fake.h - as much of etcd's JSON gateway as a registry uses, in this process, and lies where
-// a test wants them. Its answers have the forms that etcd 3.4.23 was seen to give: 64 bits as text,
-// defaults left out, two forms of errors, watches in chunks that are cut anywhere.
+// etcd_fake.h - the part of etcd's JSON gateway that a registry uses, in this process. It lies
+// where a test wants it to. Its answers have the forms of etcd 3.4.23: 64 bits as text, defaults
+// left out, two forms of errors, watches in chunks that are cut anywhere.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -53,10 +53,10 @@ public:
     std::atomic<bool> silent = false;     // takes everything, answers nothing
     std::atomic<uint64_t> compacted = 0;  // watches from before it are told so
     std::atomic<uint64_t> asked = 0;
-    // In place of the whole HTTP answer to a path; empty: the usual one.
+    // Replaces the whole HTTP answer to a path; empty: the usual answer.
     std::function<std::string(const std::string &path)> lie;
     std::mutex guard;
-    // As after a restart with an empty directory.
+    // Acts as after a restart with an empty directory.
     void forget() {
         const std::lock_guard lock(guard);
         pairs_.clear();
@@ -100,7 +100,7 @@ private:
                     goes_on = read(*one);
                 if (goes_on && one->watches && !silent) tell(*one);
                 if (goes_on && !one->out.empty()) {
-                    // In small pieces, so that lines and chunks are cut.
+                    // Sends small pieces, so that lines and chunks are cut.
                     const size_t some = std::min<size_t>(one->out.size(), one->watches ? 7 : 4096);
                     const ssize_t sent = ::send(one->socket, one->out.data(), some, MSG_NOSIGNAL);
                     if (sent > 0) one->out.erase(0, static_cast<size_t>(sent));

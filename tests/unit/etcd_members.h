@@ -1,4 +1,4 @@
-// etcd_members.h - three real members of etcd on loopback, where the program is installed.
+// etcd_members.h - three real members of etcd on loopback, if the program is installed.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ inline std::string etcd_program() {
 
 class etcd_members {
 public:
-    // With the files of `with` clients have to show certificates of the same authority.
+    // With the files of `with`, clients must show certificates of the same authority.
     explicit etcd_members(size_t count = 3, const core::etcd_tls &with = {})
         : with_(with), ports_(free_ports(2 * count)), members_(count, -1) {
         for (size_t i = 0; i < count; ++i) {

@@ -1,7 +1,7 @@
-// etcd_tls_test.cpp - goal: a registry in etcd over TLS is the registry that it is without; whoever
-// is not vouched for, on either side, is refused with words that have no secret in them. Method:
-// real members that want certificates of clients, where etcd is installed; certificates of the
-// test's own, right and wrong ones; a listener that says nothing.
+// etcd_tls_test.cpp - goal: a registry in etcd over TLS works like one without. A peer without a
+// valid certificate, on either side, is refused with words that contain no secret. Method: real
+// members that require certificates of clients, if etcd is installed; certificates of the test,
+// right and wrong ones; a listener that says nothing.
 #include <doctest/doctest.h>
 
 #include <fstream>

@@ -1,6 +1,6 @@
-// expert_batch_test.cpp - goal: rows of several callers get the bits that each caller alone would
-// have got. Method: random callers, experts and types of weights, few rows and many, on every set
-// of vector instructions, against one call of the kernel for each caller's expert.
+// expert_batch_test.cpp - goal: rows of several callers get the bits that each caller would get
+// alone. Method: random callers, experts and types of weights, few rows and many, on every set of
+// vector instructions, compared with one call of the kernel for each caller's expert.
 #include "core/execute/cpu/expert_batch.h"
 
 #include <doctest/doctest.h>

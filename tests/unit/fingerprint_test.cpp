@@ -1,5 +1,5 @@
-// fingerprint_test.cpp - goal: two nodes whose clusters differ learn in which keys. Method: lists
-// of servers that differ in names, in addresses, in both, in their order.
+// fingerprint_test.cpp - goal: two nodes with different clusters learn which keys differ. Method:
+// lists of servers that differ in names, in addresses, in both, in their order.
 #include "core/node/fingerprint.h"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
-// finite_test.cpp - goal: a value that is no finite number ends a run with its cause, or has no
-// part in its figures. Method: ten small models, and in each every tensor in turn with one value,
-// or one of each row, made nan or infinite; a run of the poisoned model either fails with a text
+// finite_test.cpp - goal: a value that is not a finite number ends a run with its cause, or has no
+// part in its figures. Method: ten small models. In each, every tensor in turn gets one value, or
+// one in each row, that is nan or infinite. A run of the poisoned model either fails with a text
 // that names the tensor, or gives the bits of the whole model, since nothing read the value.
-// Routers that give infinite weights; searches for such values against a plain loop.
+// Routers that give infinite weights. Searches for such values are compared with a plain loop.
 #include <doctest/doctest.h>
 
 #include <cmath>

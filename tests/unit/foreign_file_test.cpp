@@ -1,6 +1,6 @@
-// foreign_file_test.cpp - goal: files that are not what their names say are told by their first
-// bytes, and texts are not. Method: the magic numbers that the formats publish; each beginning cut
-// short; mounts against the kernel's own list of them.
+// foreign_file_test.cpp - goal: files that contradict their names are recognised by their first
+// bytes, and texts are not. Method: the formats' published magic numbers; each beginning cut short;
+// mounts compared with the kernel's own list.
 #include "core/base/foreign_file.h"
 
 #include <doctest/doctest.h>

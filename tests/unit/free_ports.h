@@ -1,4 +1,4 @@
-// free_ports.h - ports of loopback that nobody listens at.
+// free_ports.h - free ports of loopback.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 
 namespace moorage::test {
 
-// Ports that are free; all held until the last is known, so that they differ.
+// Free ports. All are held until the last is known, so that they differ.
 inline std::vector<uint16_t> free_ports(size_t count) {
     std::vector<int> held;
     std::vector<uint16_t> ports;

@@ -1,5 +1,5 @@
 // future_test.cpp - goal: next_use is the first later request of a page, in each of the three
-// orders. Method: random small traces and hand-made long gaps; the list of all requests is written
+// orders. Method: random small traces and hand-made long gaps. The list of all requests is written
 // out by the definition of the order, step by step, and searched from the front.
 #include <doctest/doctest.h>
 

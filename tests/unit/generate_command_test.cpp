@@ -1,7 +1,7 @@
 // generate_command_test.cpp - goal: the commands that run models keep the contract: text alone on
-// standard output, valid JSON, exit codes 0, 1 and 2, errors that say what to do. Method: the built
-// program on the demo model and on copies of it that lack something; what it prints against the
-// library's own run, and commands against each other.
+// standard output, valid JSON, exit codes 0, 1 and 2, errors that name a remedy. Method: the built
+// program on the demo model and on incomplete copies of it. Its output is compared with the
+// library's own run, and commands with each other.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -123,7 +123,7 @@ TEST_CASE("text is drawn, unless asked otherwise, and a seed repeats it") {
     CHECK(report["config"]["source"]["top_k"] == 40);
     CHECK(report["config"]["source"]["top_p"] == 0.95);
     CHECK(report["config"]["source"]["min_p"] == 0.05);
-    // A file's seed and temperature count, and what it leaves out is the default.
+    // A file's seed and temperature count. Absent keys have the default.
     const std::string cold =
         on.file("cold.toml", "[run]\nexecutor = \"cpu\"\n[source]\ntemperature = 0\n");
     const outcome without = on.moorage(line + " --config " + cold);
@@ -217,6 +217,13 @@ TEST_CASE("prompts from files and standard input") {
     char text[1000];
     CHECK(std::string(text, std::fread(text, 1, sizeof text, out)) == expected);
     CHECK(pclose(out) == 0);
+    CHECK(on.moorage(line + "--prompt-file " + on.file("d.txt", "\xef\xbb\xbf" + prompt)).out ==
+          expected);
+    const std::string wide("\xff\xfeT\0o\0", 6), packed("\x1f\x8b\x08 and so on");
+    CHECK(on.refused(line + "--prompt-file " + on.file("e.txt", wide), 2).says("e.txt: is UTF-16"));
+    CHECK(on.refused(line + "--prompt-file " + on.file("f.txt", packed), 2).says("by gzip"));
+    CHECK(on.refused("eval " + demo + " --text " + on.file("e.txt", wide), 2).says("is UTF-16"));
+    CHECK(on.refused(line + "--prompt A --seed 6 --set run.seed=5", 2).says("disagree"));
     CHECK(on.refused(line + "--prompt-file -", 2).says("standard input: holds no text"));
     const outcome both =
         on.moorage(line + "--prompt-file " + on.file("b.txt") + " --prompt 'Il y avait'");

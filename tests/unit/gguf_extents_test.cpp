@@ -1,6 +1,6 @@
-// gguf_extents_test.cpp - goal: what a GGUF file leaves out, or has and no part needs, does not
-// keep it from being read, and what a part needs is refused by name. Method: small files made byte
-// by byte, with and without last dimensions of 1, lists of lists, types that nothing computes with.
+// gguf_extents_test.cpp - goal: a GGUF file can be read if it leaves out unneeded parts or has
+// extra ones. A needed part is refused by name. Method: small files made byte by byte, with and
+// without last dimensions of 1, lists of lists, types that nothing computes with.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// gguf_files.h - GGUF files made in memory, for tests: keys and tensors one by one, any part of
-// them wrong on purpose.
+// gguf_files.h - GGUF files made in memory, for tests: keys and tensors one by one, any part wrong
+// on purpose.
 #pragma once
 
 #include <cstdint>
@@ -115,8 +115,8 @@ struct gguf_maker {
     }
 };
 
-// A file with further keys before its own. One more fills them up to whole alignments, so that the
-// data stay where they have to be.
+// A file with further keys before its own. One more key fills them up to whole alignments, so that
+// the data keep their places.
 inline std::string with_keys(std::string file, gguf_maker further) {
     constexpr size_t key_count_at = 16, keys_at = 24, alignment = 32;
     constexpr size_t bytes_of_text_key = 8 + 7 + 4 + 8;

@@ -1,6 +1,6 @@
-// gguf_test.cpp - goal: GGUF headers are read as they are written, and what is wrong in one is
-// refused in words before anything of it is used. Method: small files made byte by byte; each with
-// one thing wrong; a right one cut at every byte; split models with parts missing or mixed up.
+// gguf_test.cpp - goal: GGUF headers are read as they are written. Any fault is refused in words
+// before anything of the file is used. Method: small files made byte by byte, each with one fault;
+// a right one cut at every byte; split models with parts missing or mixed up.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -104,7 +104,7 @@ TEST_CASE("a file cut anywhere is refused in one line") {
     for (size_t length = 0; length < whole.size(); ++length) {
         CAPTURE(length);
         const std::string text = refusal({whole.begin(), whole.begin() + length});
-        // Behind the last tensor's bytes nothing is missed.
+        // Bytes behind the last tensor are not missed.
         if (length >= whole.size() - 12) continue;
         REQUIRE_FALSE(text.empty());
         CHECK(text.find('\n') == std::string::npos);
@@ -514,8 +514,8 @@ TEST_CASE("tokenizers of a unigram model") {
     CHECK(ids(of, "zzab") == std::vector<int32_t>{2, 7, 1});
     CHECK(ids(of, "a b") == std::vector<int32_t>{4, 3, 5, 1});
     CHECK(ids(of, "<x>c") == std::vector<int32_t>{11, 6, 1});
-    // With tokens of bytes an unknown character is its bytes (z is 0x7A, e with an acute C3 A9);
-    // one of whose bytes a token is missing stays unknown (y).
+    // If there are tokens of bytes, an unknown character is its bytes (z is 0x7A, e with an acute
+    // C3 A9). It stays unknown if a token for one of its bytes is missing (y).
     gguf_maker of_bytes;
     of_bytes.text("tokenizer.ggml.model", "t5");
     of_bytes.texts("tokenizer.ggml.tokens",

@@ -1,5 +1,5 @@
 // gpus_emulator_test.cpp - goal: two GPUs work side by side, each from its own memory and over its
-// own link; hidden states go there and come back in order; the time has one cause at every moment.
+// own link. Hidden states go there and come back in order. The time has one cause at every moment.
 // Method: schedules on the toy machine, whose second GPU is half as fast, worked by hand.
 #include <doctest/doctest.h>
 
@@ -101,7 +101,7 @@ TEST_CASE("each loads over its own link, and waits for its own transfer") {
     of.on->send({h2d_of(1), 2, MOORAGE_WHOLE, 0, 100'000});
     of.expert(0, 1, 1);
     of.expert(1, 2, 2);
-    // 30 of the memory's 1,000 bytes a ns: nobody is slowed. The other's 6,000 ns, the first
+    // 30 of the memory's 1,000 bytes a ns, so neither is slowed. The other's 6,000 ns, the first
     // 11,000.
     const completion second = of.wait(6'000);
     CHECK(second.kind == event_kind::piece);
@@ -156,7 +156,7 @@ TEST_CASE("each is slowed by copies on its own link alone") {
     of.first.device.busy_link_slowdown = of.other.device.busy_link_slowdown = 0.25;
     of.costs = {cost_model(of.first, of.shape), cost_model(of.other, of.shape)};
     of.on.emplace(device_costs{of.costs[0], std::span(of.costs).subspan(1)}, 16, &of.sink);
-    // Over the link of the second, 6,000 ns: its experts take 250, the first's 100 as ever.
+    // Over the second link, 6,000 ns. Its experts take 250, the first's 100 as before.
     of.on->send({.link = h2d_of(1), .page = 5, .bytes = 100'000});
     of.expert(0, 1);
     of.expert(1, 2);

@@ -1,5 +1,6 @@
-// gpus_run_test.cpp - goal: a run over several GPUs is told of, refused where it cannot be, and in
-// plain cases not slower than one GPU that has everything. Method: runs on the toy machine; texts.
+// gpus_run_test.cpp - goal: a run over several GPUs is reported, refused if it is impossible, and
+// in plain cases not slower than one GPU that has everything. Method: runs on the toy machine;
+// texts.
 #include "tests/unit/config_texts.h"
 #include "tests/unit/toy_run.h"
 

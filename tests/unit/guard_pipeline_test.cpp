@@ -1,7 +1,8 @@
-// Goal: a guarded run is never much worse than the better of with and without. Method: toy machines
-// on which cache, prefetch or substitution loses or gains by construction, worked by hand to the
-// nanosecond where the schedule allows, else against the runs with and without; texts of the demo
-// model under the guard against the plain run; equal bytes for equal runs.
+// Goal: a guarded run is never much worse than the better of the runs with and without. Method: toy
+// machines on which cache, prefetch or substitution loses or gains by construction. Schedules are
+// worked by hand to the nanosecond where possible; otherwise they are compared with the runs with
+// and without. Texts of the demo model under the guard equal the plain run's. Equal runs give equal
+// bytes.
 #include <doctest/doctest.h>
 
 #include "core/base/json.h"
@@ -19,7 +20,7 @@ const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
 
 struct bench : moorage::test::toy_run {
     bench() : toy_run({"plugins", "tests/policies/substitute.so"}) {
-        set_log_level(log_level::error);  // what is switched off is logged as a warning
+        set_log_level(log_level::error);  // a warning says what is switched off
         config.cache.plugin = "lru";
         config.guard = true;
         config.guard_window = 8;
@@ -80,7 +81,7 @@ TEST_CASE("a cache that never hits over a slow link is switched off, to the nano
     CHECK(report.experts.loaded == 2 * 29);
     CHECK(report.tpot_ms.p50 == doctest::Approx(0.005350));
 
-    // The better of the two, and what the guard's trial and the tokens before it cost.
+    // The better of the two, plus the guard's trial and the tokens before it.
     CHECK(on.unguarded().total_ms == doctest::Approx(400 * 0.022550));
     on.config.dispatch.plugin = "cpu_all";
     const double better_ms = on.unguarded().total_ms;
@@ -130,7 +131,7 @@ TEST_CASE("a cache that gains stays on, and its trial costs little") {
     CHECK(report.total_ms <= plain.total_ms * 1.05);
     CHECK(cache.off_ns > cache.on_ns);
 
-    // Windows shorter than what is cached is good for are misled, but not for long.
+    // Windows shorter than the benefit of the cached experts mislead the guard, but not for long.
     on.config.guard_window = 8;
     const run_report misled = on.run_it();
     CHECK(arm(misled, "cache", "decode").on);

@@ -1,6 +1,6 @@
-// Goal: the guard keeps what gains, holds off what loses, and says when. Method: planted times per
-// token, whose windows, verdicts and tokens are worked by hand; drift, noise and ties; phases
-// apart.
+// Goal: the guard keeps policies that gain, switches off those that lose, and says when. Method:
+// planted times per token, with windows, verdicts and tokens worked by hand; drift, noise and ties;
+// phases apart.
 #include "core/pipeline/guard.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ struct driver {
     uint64_t passes = 0, taken_ns = 0;
     std::string sides = "";  // '+' on, '-' off, of the arm, pass by pass
 
-    // Decodes one token: `ns` says what it takes.
+    // Decodes one token. `ns` gives its time.
     void decode(guard::arm arm, const std::function<uint64_t(bool on)> &ns, uint64_t count = 1) {
         for (uint64_t i = 0; i < count; ++i) {
             of.begin(MOORAGE_DECODE);
@@ -136,8 +136,8 @@ TEST_CASE("one bad pair is noise: as many pairs again, and nothing changes") {
 
 TEST_CASE("two good pairs and two bad ones: more pairs tell") {
     driver run{guard(rules, only_prefetch)};
-    // It gains 1 of 100 in the first two pairs and loses 20 in those after, so that the third bad
-    // one of five is most, and the trial ends with it.
+    // It gains 1 of 100 in the first two pairs and loses 20 in the later ones. So the third bad
+    // pair of five is the majority, and the trial ends with it.
     const auto ns = [&](bool on) { return !on ? 100 : run.passes < 24 ? 99 : 120; };
     run.decode(guard::prefetch, ns, 8 + 5 * 8);
     CHECK(only(run.of).trials == 0);
@@ -222,7 +222,7 @@ TEST_CASE("what comes to cost more than the other side did is tried before its t
 
 TEST_CASE("one arm at a time, and a change has the others tried again") {
     guard of(rules, all);
-    std::vector<std::string> off;  // what is off, at each change
+    std::vector<std::string> off;  // the policies that are off, at each change
     std::string before;
     for (int pass = 0; pass < 400; ++pass) {
         of.begin(MOORAGE_DECODE);
@@ -239,8 +239,9 @@ TEST_CASE("one arm at a time, and a change has the others tried again") {
         if (now != before) off.push_back(now);
         before = now;
     }
-    // The cache's trial, after which it is off; the prefetch's, which gains nothing without it;
-    // substitution's, which it passes; the cache's again, as the prefetch has changed.
+    // The cache's trial, after which it is off. Then the prefetch's, which gains nothing without
+    // it. Then substitution's, which it passes. Then the cache's again, as the prefetch has
+    // changed.
     CHECK(off == std::vector<std::string>{"+++", "-++", "+++", "-++", "--+", "-++", "--+", "---",
                                           "--+", "+-+", "--+"});
     const auto told = of.report();
@@ -304,7 +305,7 @@ TEST_CASE("what has not done anything is not tried; what is held stands") {
     CHECK(run.sides == std::string(100, '-'));
     CHECK(only(run.of).why.find("copy nothing") != std::string::npos);
 
-    // Without the guard nothing is tried, and what the configuration wants holds.
+    // Without the guard nothing is tried, and the configuration holds.
     guard_rules keeps;
     keeps.prefill_keeps = true;
     guard of(keeps, all);

@@ -1,7 +1,7 @@
-// hardware_test.cpp - goal: profiles and model shapes load, hold the published figures, and say
-// what is wrong with a file that is broken. Method: the bundled files against figures written out
-// here and against the derived sizes in the shared data; a good text with one key at a time taken
-// out, spoilt or left without a source.
+// hardware_test.cpp - goal: profiles and model shapes load, hold the published figures, and report
+// faults of a broken file. Method: the bundled files compared with figures written out here and
+// with the derived sizes in the shared data; a good text with one key at a time removed, spoilt or
+// left without a source.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -393,7 +393,7 @@ TEST_CASE("sizes of well-known models, worked out by hand") {
     CHECK(static_cast<double>(mixtral->non_expert_bytes) ==
           doctest::Approx(2.0 * (32 * layer + 2ull * 32000 * 4096)).epsilon(0.002));
     CHECK(mixtral->non_expert_bytes - mixtral->dense_bytes == 2ull * 32000 * 4096);
-    // DeepSeek's latent attention caches 512 + 64 values a token, whatever the number of heads.
+    // DeepSeek's latent attention caches 512 + 64 values a token, for any number of heads.
     CHECK(load_shape("deepseek_v2_lite", "")->kv_token_layer_bytes == 1152);
     CHECK(load_shape("deepseek_v3", "")->kv_token_layer_bytes == 1152);
     // The demo model has 9,284,800 weights in its files.
@@ -422,7 +422,7 @@ TEST_CASE("all shapes agree with the sizes derived from the published configurat
         const auto gigabytes = [](uint64_t bytes) { return static_cast<double>(bytes) / 1e9; };
         CHECK(gigabytes(shape->non_expert_bytes) == doctest::Approx(one["nonGB"].get<double>()));
         CHECK(gigabytes(shape->dense_bytes) == doctest::Approx(one["denseGB"].get<double>()));
-        // All weights together are what the model was published with.
+        // All weights together equal the published number.
         const double total =
             gigabytes(shape->non_expert_bytes +
                       uint64_t{shape->moe_layers} * shape->experts * shape->expert_bytes) /

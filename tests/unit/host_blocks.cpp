@@ -1,4 +1,4 @@
-// host_blocks.cpp - the kernels of the executor over host_team, for all who run them.
+// host_blocks.cpp - the kernels of the executor over host_team, for all tests that run them.
 #include "tests/unit/host_blocks.h"
 
 #include "core/execute/gpu/measured_launches.h"
@@ -6,7 +6,7 @@
 
 namespace moorage::core::gpu {
 
-// Not inlined, so that there is one to call.
+// Not inlined, so that there is a function to call.
 template <class Kernel>
 [[gnu::noinline]] void run_blocks(const Kernel &kernel, host_team &team, uint32_t x, uint32_t y,
                                   uint32_t z) {

@@ -15,7 +15,7 @@ void run_each_block(const Kernel &kernel, Team &team, uint32_t x, uint32_t y, ui
             }
 }
 
-// Compiled once, in host_blocks.cpp, for every kernel that the executor launches: those of all
+// Compiled once, in host_blocks.cpp, for every kernel that the executor launches, because all
 // formats take half a minute.
 template <class Kernel>
 void run_blocks(const Kernel &kernel, host_team &team, uint32_t x, uint32_t y, uint32_t z);

@@ -1,7 +1,7 @@
-// host_store_test.cpp - goal: experts beyond host memory are read from disk as the rules say, and
-// nothing waits longer than it must. Method: runs on the toy machine worked by hand (gate after 170
-// ns, an expert takes 100 ns on the GPU, 2,500 on the CPU, 11,000 over the link, 22,000 from the
-// disk; the head 10 ns), and what policies are shown.
+// host_store_test.cpp - goal: experts beyond host memory are read from disk by the rules, and
+// nothing waits longer than necessary. Method: runs on the toy machine worked by hand (gate after
+// 170 ns, an expert takes 100 ns on the GPU, 2,500 on the CPU, 11,000 over the link, 22,000 from
+// the disk; the head 10 ns), and the views of policies.
 #include <doctest/doctest.h>
 
 #include "core/base/json.h"
@@ -87,8 +87,8 @@ TEST_CASE("what has no slot in host memory passes through") {
 TEST_CASE("more than host memory has room for at once wait their turn") {
     bench on(1);
     on.config.experts = 4;
-    // Slot and both frames are taken: the fourth is read when the first has crossed the link, which
-    // it has long before the third was read.
+    // Slot and both frames are taken. So the fourth is read when the first has crossed the link,
+    // long before the third was read.
     const run_report report = on.run_it({{{0, 1, 2, 3}}});
     CHECK(report.total_ms == ms(gate + 4 * disk + load + expert + head));
     CHECK(report.host->disk_bytes == 400'000);
@@ -107,8 +107,8 @@ TEST_CASE("the CPU waits for what it reads") {
 }
 
 TEST_CASE("a dispatch policy is told what the read takes besides") {
-    // `cost` loads what takes at most twice the time on the CPU: 33,100 against 24,500 ns when both
-    // have to be read first, but not 11,100 against 2,500.
+    // `cost` loads an expert if that takes at most twice the time on the CPU: 33,100 and 24,500 ns
+    // when both must be read first, but not 11,100 and 2,500.
     bench on(4);
     on.config.dispatch.plugin = "cost";
     on.config.dispatch.params = {{"fill", false, "test"}, {"keep", 2.0, "test"}};
@@ -179,7 +179,7 @@ TEST_CASE("a table of hits and reads that a second reference agrees with") {
     };
     for (const uint16_t one : asked) {
         tokens.push_back({{one}});
-        // Host memory's policy sees every step, also of what fast memory has.
+        // Host memory's policy sees every step, also experts that fast memory has.
         const bool in_host = std::find(host.begin(), host.end(), one) != host.end();
         const bool missed = !touch(fast, one, 1);
         if (missed) {

@@ -1,7 +1,7 @@
 // host_team.h - a block of GPU threads on the CPU: loops instead of threads, for tests of kernels.
 //
-// A kernel is a struct whose operator() says what a block does with a Team; device_team.cuh is the
-// one on the GPU. Shared memory begins poisoned, so what is read before it is written shows.
+// A kernel is a struct whose operator() is the work of a block with a Team; device_team.cuh is the
+// one on the GPU. Shared memory begins poisoned, so that reads before a write show.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,7 @@ public:
     }
     void copied(uint32_t) {}
 
-    // As shuffles do it: every lane adds the value of the lane whose number differs in one bit.
+    // Like shuffles: every lane adds the value of the lane whose number differs in one bit.
     template <class Of>
     void warp_sum(uint32_t warp, Of &&of) {
         butterfly(warp, of, [](float a, float b) { return a + b; });
@@ -101,7 +101,7 @@ public:
     void tile_store(const tile &from, float *to, uint32_t stride) {
         for (uint32_t i = 0; i < 256; ++i) to[i / 16 * stride + i % 16] = from[i];
     }
-    // Columns of 16 rows, of 16 tokens.
+    // Columns of 16 rows, or of 16 tokens.
     struct rows_tile : std::array<float, 256> {};
     struct tokens_tile : std::array<float, 256> {};
     template <class Tile, class Place>

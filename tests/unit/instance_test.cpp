@@ -1,5 +1,5 @@
 // instance_test.cpp - goal: parameters are checked and passed, states kept, services answer, errors
-// carry the policy's text. Method: tests/abi/probe returns as "victim" what it was given.
+// carry the policy's text. Method: tests/abi/probe returns its input as "victim".
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,8 +1,9 @@
-// kernel_codes_test.cpp - goal: products with activations in codes are what the formats define, of
-// activations rounded as kernels_codes.h says, with the same bits for few tokens and many, for any
-// number of threads, any split of an expert and every instruction set of one kind. Method: sums in
-// double of weight_at() with activations rounded here; outputs filled with NaN before; bits
-// compared with those of one token at a time and with the arithmetic that has no vectors.
+// kernel_codes_test.cpp - goal: products with activations in codes follow the formats' definitions,
+// with activations rounded as kernels_codes.h says. They have the same bits for few tokens and
+// many, for any number of threads, any split of an expert and every instruction set of one kind.
+// Method: sums in double of weight_at() with activations rounded here. Outputs are filled with NaN
+// before. Bits are compared with those of one token at a time and with the arithmetic without
+// vectors.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -86,7 +87,8 @@ void check_values(const random_matrix &weights, float_rows &input, uint32_t toke
             double sum = bias.empty() ? 0 : bias[r], size = std::abs(sum);
             for (uint32_t c = 0; c < columns; ++c) {
                 sum += weights.at(r, c) * x[c];
-                // Minimums meet sums of their own: what rounds is as large as the codes are.
+                // Minimums are multiplied by separate sums, so the rounding error is as large as
+                // the codes.
                 size += 4 * std::abs(weights.at(r, c) * x[c]);
             }
             // Sums of 32 activations are rounded to binary16 where minimums meet them.
@@ -157,7 +159,7 @@ TEST_CASE("readers make the codes, scales and offsets of the formats") {
                         wrong += static_cast<float>(value + offset) !=
                                  static_cast<float>(weights.at(row, begin + i));
                     }
-                    // Behind the row's end nothing adds anything.
+                    // Codes behind the row's end add nothing.
                     for (uint32_t k = count / 16; k < 16; ++k)
                         wrong += got.scales[k] != 0 || (format.offsets && got.offsets[k] != 0);
                 }

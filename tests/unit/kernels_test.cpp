@@ -1,7 +1,7 @@
-// kernels_test.cpp - goal: every kernel computes what its comment says, for all weight types, odd
-// sizes and strides, and gives the same bits for any number of threads and any split of an expert.
-// Method: slow references in double over random shapes, outputs filled with NaN before, once with
-// every vector instruction set this machine has.
+// kernels_test.cpp - goal: every kernel computes its definition, for all weight types, odd sizes
+// and strides, and gives the same bits for any number of threads and any split of an expert.
+// Method: slow references in double over random shapes, with outputs filled with NaN before, once
+// with every vector instruction set of this machine.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace moorage::core::kernels_test {
 namespace {
 
-// Those of groups share their loops; their readers are held to their definitions elsewhere.
+// Types with groups share their loops; other tests compare their readers with their definitions.
 constexpr weight_type TYPES[] = {
     weight_type::f32,   weight_type::f16,     weight_type::bf16,
     weight_type::mxfp4, weight_type::q5_1,    weight_type::q6_k,
@@ -35,7 +35,7 @@ void with_each_target(Body &&body) {
     CHECK(vector_target() == targets.front());
 }
 
-// |got - want| within what float32 sums over terms of this total size may be off.
+// |got - want| within the error of float32 sums over terms of this total size.
 bool close(float got, double want, double size) {
     return std::abs(got - want) <= 2e-6 * (size + 1e-3);  // false for NaN
 }

@@ -1,6 +1,6 @@
-// Goal: the table of keys is what the parser goes by. Method: what must hold of every row; each
-// bound tried on the parser from both sides; numbers with units in files, --set, clusters, profiles
-// and parameters of policies against values worked out by hand; the example against the table.
+// Goal: the parser follows the table of keys. Method: rules for every row; each bound tried on the
+// parser from both sides; numbers with units in files, --set, clusters, profiles and parameters of
+// policies compared with values worked out by hand; the example compared with the table.
 #include "core/config/keys.h"
 
 #include <doctest/doctest.h>

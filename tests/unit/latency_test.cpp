@@ -1,7 +1,7 @@
 // Goal: moorage/latency.hpp is the latency of SlimCaching's Section III (and of Prism's Eq. 1).
-// Method: against the slow reference of tests/plugin/slim_reference.h, which tries every
-// assignment, on random scenes of every kind; the marginals of Appendices B and E by hand; gains
-// and losses against differences of whole placements; figures of a case worked by hand.
+// Method: compare with the slow reference of tests/plugin/slim_reference.h, which tries every
+// assignment, on random scenes of every kind. The marginals of Appendices B and E by hand. Gains
+// and losses compared with differences of whole placements. Figures of a case worked by hand.
 #include <doctest/doctest.h>
 
 #include <moorage/latency.hpp>
@@ -360,8 +360,8 @@ TEST_CASE("what the model says it sums up is its sum") {
 }
 
 TEST_CASE("a second copy can raise the latency where computing dominates") {
-    // Both experts at the neighbour: one call there. With one of them here as well, it is computed
-    // here first, and the neighbour still computes the other: a hop saved, a computation more.
+    // Both experts at the neighbour: one call there. If one of them is here as well, it is computed
+    // here first, and the neighbour still computes the other: a hop less, a computation more.
     placement_scene scene;
     scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     scene.add_model(1, 2, 2, 10, 1000);
@@ -475,7 +475,7 @@ TEST_CASE("homes that ask alike have batches of their own") {
     CHECK(token_s(4, 12) == doctest::Approx((token_s(4, 4) + token_s(12, 12)) / 2));
 }
 
-// Every way in which the tokens of a batch can choose, with its chance: what the layer takes.
+// For each way in which the tokens of a batch can choose: its chance, and the layer's time.
 TEST_CASE("an expert that a token seldom chooses costs a batch a call nearly every time") {
     // Experts 0 to 2 on servers 0 to 2; of 1, 8 ms there and back; of 2, 4 ms.
     const double latency_s[] = {0, 4e-3, 2e-3}, call_s = 1e-4, token_s = 1e-5;

@@ -1,6 +1,6 @@
-// ledger_test.cpp - goal: the book says what is, and what it says can be: no row twice, no pool
-// beyond its slots, nothing lost. Method: divisions by hand; random verbs, as the stages use them,
-// against a naive map from page and segment to where it is.
+// ledger_test.cpp - goal: the ledger is true and possible: no row twice, no pool beyond its slots,
+// nothing lost. Method: divisions by hand. Random operations, as the stages use them, compared with
+// a naive map from page and segment to its place.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -111,7 +111,7 @@ struct world {
         }
         return count;
     }
-    // A random mask; of what is not split only the whole.
+    // A random mask; only the whole for unsplit experts.
     uint8_t some() { return split() ? segment_bits[random.below(3)] : uint8_t{MOORAGE_WHOLE}; }
     void keep(uint32_t page, page_entry &of) {
         of.kept = true;
@@ -125,7 +125,7 @@ struct world {
         truth.expect_kept(page, of_slot(), next_version(of));
         set(of, of_slot(), [](segment_entry &one) { one = {stand::coming, false, true}; });
     }
-    // That segments of the page may come in: any, but where some are there already.
+    // The version for segments of the page: any, but the present one if some are there already.
     uint8_t next_version(page_entry &of) {
         if (!there(of)) of.version = static_cast<uint8_t>(random.below(3));
         return of.version;
@@ -218,7 +218,7 @@ struct world {
         set(of, of.kept ? static_cast<uint8_t>(MOORAGE_WHOLE & ~of_slot()) : uint8_t{MOORAGE_WHOLE},
             leave);
     }
-    // Rows of what was given up go with the step that used the page.
+    // Rows of a page that was given up leave with the step that used it.
     void give_up_or_drop(uint32_t page, page_entry &of) {
         const uint8_t passing = segments(of, [](auto &one) { return one.passing; });
         const uint8_t coming =

@@ -1,6 +1,5 @@
-// lent_memory_test.cpp - goal: what is lent can be read by policies and not be written, also after
-// a fork; what lies behind an output array cannot be touched. Method: children that try, and die of
-// it.
+// lent_memory_test.cpp - goal: policies can read lent memory but not write it, also after a fork.
+// Memory behind an output array cannot be touched. Method: children that try, and die of it.
 #include <doctest/doctest.h>
 
 #include <unistd.h>

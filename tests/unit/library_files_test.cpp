@@ -1,5 +1,5 @@
-// library_files_test.cpp - goal: a file is looked into before anything of it runs, and no file can
-// harm the reader. Method: libraries that would end this process if they were opened; nm as the
+// library_files_test.cpp - goal: a file is inspected before any of it runs, and no file can harm
+// the reader. Method: libraries that would end this process if they were opened; nm as the
 // reference for symbols; a sound library damaged in thousands of ways.
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ std::set<std::string> set_of(const std::vector<std::string_view> &names) {
     return {names.begin(), names.end()};
 }
 
-// Third words of what nm prints for the dynamic symbols that an option selects.
+// Third words in nm's output for the dynamic symbols that an option selects.
 std::set<std::string> nm(const char *option, const fs::path &file) {
     std::set<std::string> names;
     FILE *out = popen(("nm -D " + std::string(option) + " '" + file.string() + "'").c_str(), "r");

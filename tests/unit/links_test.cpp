@@ -1,6 +1,6 @@
 // links_test.cpp - goal: a caller that does not take its answers costs a node a bounded amount of
-// memory, and nobody else anything; when it takes them, nothing was lost. Method: links over a wire
-// whose room the test opens and shuts; every question is answered with exactly 1 MiB.
+// memory, and costs others nothing. When it takes them, nothing was lost. Method: links over a wire
+// whose room the test opens and shuts. Every question is answered with exactly 1 MiB.
 #include <doctest/doctest.h>
 
 #include <deque>
@@ -202,7 +202,7 @@ TEST_CASE("guests fill their own places, servers of the plan have theirs") {
     CHECK(on.is_ready(guests));
     CHECK_FALSE(on.is_ready(guests + 1));
     CHECK(on.all.figures().refused[static_cast<size_t>(refusal_reason::busy)] == 3);
-    // Not as many as it likes, either.
+    // A server of the plan has a limited number of places, too.
     const uint64_t server = 10'000;
     for (uint64_t i = 0; i <= links::server_places; ++i) on.caller(server + i, 1);
     CHECK(on.is_ready(server + links::server_places - 1));

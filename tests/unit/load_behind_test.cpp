@@ -1,6 +1,6 @@
-// load_behind_test.cpp - goal: experts that the CPU computes are loaded behind it, as the rules
-// say. Method: runs on the toy machine worked by hand (an expert takes 100 ns on the GPU, 11,000 ns
-// over the link, 2,500 ns on the CPU; a layer's gate is there after 170 ns, the head takes 10 ns).
+// load_behind_test.cpp - goal: experts that the CPU computes are loaded behind it by the rules.
+// Method: runs on the toy machine worked by hand (an expert takes 100 ns on the GPU, 11,000 ns over
+// the link, 2,500 ns on the CPU; a layer's gate is there after 170 ns, the head takes 10 ns).
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
@@ -84,8 +84,8 @@ TEST_CASE("an expert on its way can be evicted; what is under way still ends") {
 TEST_CASE("loads that have ended make room for others under way") {
     bench on;
     on.config.experts = 20;
-    // Twenty experts, each asked for ten times in a row: a load of 11,000 ends within the 26,800 of
-    // its tokens, so that no more than two are ever under way, and all twenty come.
+    // Twenty experts, each asked for ten times in a row. A load of 11,000 ends within the 26,800 of
+    // its tokens, so at most two are under way, and all twenty arrive.
     std::vector<uint16_t> experts;
     for (uint16_t one = 0; one < 20; ++one) experts.insert(experts.end(), 10, one);
     const run_report report = on.run_it(experts, 20);

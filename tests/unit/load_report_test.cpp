@@ -1,6 +1,6 @@
-// load_report_test.cpp - goal: a load's report counts times from when requests were meant to be
-// sent, and says of every request what became of it. Method: outcomes made by hand, figures worked
-// out in the comments.
+// load_report_test.cpp - goal: a load's report counts times from the planned send times, and gives
+// the outcome of every request. Method: outcomes made by hand, with figures worked out in the
+// comments.
 #include <doctest/doctest.h>
 
 #include "core/base/json.h"
@@ -47,7 +47,7 @@ json status_of(uint64_t calls, uint64_t activations, uint64_t elsewhere, uint64_
 
 TEST_CASE("times count from when a request was due") {
     // Due at 0, 100, 200 ms at a home that stood still until 5,000 and then wrote three tokens in
-    // 20 ms each; the last was even sent late. Latencies 5,060, 5,020 and 4,980, not 60 each.
+    // 20 ms each. The last was even sent late. Latencies are 5,060, 5,020 and 4,980, not 60 each.
     const std::vector<load_request> requests = {
         {0, 0, {{1, 2}, 3}}, {0, 100 * ms, {{1, 2}, 3}}, {0, 200 * ms, {{1, 2}, 3}}};
     const std::vector<load_outcome> outcomes = {
@@ -132,7 +132,7 @@ TEST_CASE("what a load does not measure is null, and its experts add up") {
     const std::string text = to_text(report);
     CHECK(text.find("experts that tokens choose") != std::string::npos);
     CHECK(text.find("each once") == std::string::npos);
-    // A home that nobody counted for has no share, rather than all of it.
+    // A home without a count has no share, rather than all of it.
     const run_report unknown =
         report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {answered(0, 1, 1, 1)}, load_seen{});
     CHECK(to_json(unknown)["cluster"]["homes"][0]["local_ratio"].is_null());

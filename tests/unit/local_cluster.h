@@ -1,4 +1,4 @@
-// local_cluster.h - the nodes of a file of configs/clusters as processes, at ports of their own.
+// local_cluster.h - the nodes of a file of configs/clusters as processes, at their own ports.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ public:
     program at;
     std::string file;
     std::vector<std::string> more;                  // arguments of nodes
-    std::map<size_t, std::vector<std::string>> by;  // what starts a server's node
+    std::map<size_t, std::vector<std::string>> by;  // starts a server's node
 
     explicit local_cluster(const std::string &of = "local.toml",
                            std::vector<std::string> names = {"one", "two", "three"})
@@ -87,7 +87,7 @@ public:
         return json::parse(*text);
     }
     ended generate(const std::string &more = "") const {
-        // A node chooses as its own file says: the most probable token.
+        // A node chooses by its own file: the most probable token.
         const bool asks = more.find("--node") != more.npos;
         return run_line("generate " + demo + " --prompt 'The President said' --max-tokens 40 " +
                             (asks ? "" : "--temperature 0 ") + more,

@@ -1,6 +1,6 @@
-// loop_wire.h - a wire between nodes of one process, for tests: messages are copied from one to the
-// other under a lock. Every few messages it keeps what it was given until SENT, and every few it
-// says FULL once, so that callers meet both.
+// loop_wire.h - a wire between nodes of one process, for tests. Messages are copied from one to the
+// other under a lock. Every few messages it keeps the memory until SENT, and every few it says FULL
+// once, so that callers meet both.
 #pragma once
 
 #include <chrono>
@@ -33,10 +33,10 @@ struct loop_hub {
 
 class loop_wire final : public core::wire {
 public:
-    // `identity`: that it proves to others; empty: nobody proves anything.
+    // `identity`: the proof that it shows to others; empty: nobody proves anything.
     explicit loop_wire(loop_hub &hub, std::string identity = "")
         : hub_(hub), identity_(std::move(identity)) {}
-    // As a process that dies: whoever is connected finds the connection lost.
+    // Like a process that dies: connected peers find the connection lost.
     ~loop_wire() override { die(); }
     void die() {
         const std::lock_guard lock(hub_.guard);

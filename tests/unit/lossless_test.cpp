@@ -1,7 +1,7 @@
-// Goal: strategies that lose nothing change nothing: the text of a model has the same bytes
-// whatever cache, prefetch, dispatch, transport, split, memory and executor it runs with. Method: a
-// property over random settings of the demo model and of one of each architecture, against the run
-// that computes every expert in place; and the conservation laws of the report on each of them.
+// Goal: lossless strategies change nothing. The text of a model has the same bytes with any cache,
+// prefetch, dispatch, transport, split, memory and executor. Method: a property over random
+// settings of the demo model and of one of each architecture, compared with the run that computes
+// every expert in place; and the conservation laws of the report on each of them.
 #include <doctest/doctest.h>
 
 #include "core/base/random.h"
@@ -40,7 +40,7 @@ struct bench {
     const char *one_of(const char *const (&names)[N]) {
         return names[random.below(N)];
     }
-    // Anything but the batch and the prefill, which change what is summed together.
+    // Changes anything except the batch and the prefill, which change the sums.
     void draw() {
         config.executor = one_of({"cpu", "cpu", "emulator"});
         config.profile = one_of({"host", "rtx_4060_ti_16gb", "rtx_4090"});
@@ -178,7 +178,7 @@ TEST_CASE("quantised weights in fast arithmetic: the same text whatever the stra
             CAPTURE(on.config.cache.plugin);
             CHECK(on.run_it().text.texts == expected.texts);
         }
-        // Not because nothing was rounded: exact arithmetic scores another likelihood.
+        // Rounding does take place: exact arithmetic gives another likelihood.
         on.config = bench().config;
         on.config.model = source / "configs/demo-q4_0.gguf";
         on.config.prompts.clear();

@@ -1,5 +1,5 @@
 // machine_limits_test.cpp - goal: a process in a container uses the processors and the memory that
-// its control groups leave it. Method: trees of /proc and /sys/fs/cgroup, as the kernel's documents
+// its control groups allow. Method: trees of /proc and /sys/fs/cgroup, as the kernel's documents
 // (cgroup-v1, cgroup-v2, proc) describe them and container engines lay them out, with limits whose
 // answers are worked out by hand; then this process itself.
 #include "core/base/machine_limits.h"
@@ -185,8 +185,8 @@ TEST_CASE("odd places: escaped mount points, hidden paths, several mounts") {
          {"proc/self/mountinfo", "29 23 0:26 / /sys/my\\040groups rw - cgroup2 cgroup rw"},
          {"sys/my groups/x/cpu.max", "500000 100000"}});
     CHECK(escaped.groups().processors() == 5);
-    // A path that leads out of the namespace, and one of which the mount knows nothing: what the
-    // mount shows is all there is.
+    // A path that leads out of the namespace, and one that the mount does not know. Then only the
+    // mount itself counts.
     for (const char *path : {"0::/../../other", "0::/kubepods/pod1"}) {
         CAPTURE(path);
         const tree out({{"proc/self/cgroup", path},

@@ -1,5 +1,5 @@
-// machine_speed_test.cpp - goal: measuring ends at once when it is given no time, and finds rates
-// above zero. Method: no time at all; what the rates are is for people (tests/perf).
+// machine_speed_test.cpp - goal: measuring ends at once without time, and finds rates above zero.
+// Method: no time at all. tests/perf shows the rates to people.
 #include <doctest/doctest.h>
 
 #include "core/execute/cpu/machine_speed.h"

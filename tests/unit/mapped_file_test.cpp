@@ -1,7 +1,7 @@
-// mapped_file_test.cpp - goal: a mapped file that others change is found out and named. Method:
-// each case in a child process of its own, since what changed stays known: a file is left alone,
-// replaced, overwritten, cut off before and after it is closed; addresses at the edges of two
-// mappings; a read behind the new end of a file, whose signal handler asks for its name. Pipes,
+// mapped_file_test.cpp - goal: a mapped file that others change is detected and named. Method: each
+// case in a child process of its own, since a detected change is remembered. A file is left alone,
+// replaced, overwritten, or cut off before and after it is closed. Addresses at the edges of two
+// mappings. A read behind the new end of a file, whose signal handler asks for its name. Pipes,
 // devices and directories in place of files.
 #include <doctest/doctest.h>
 

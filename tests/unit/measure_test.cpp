@@ -1,6 +1,6 @@
-// Goal: what was measured becomes the profile that the samples stand for, a written profile is read
-// back as it was, and two reports are compared term by term. Method: samples made from known
-// constants; machines and reports written by hand. Nothing here looks at a clock.
+// Goal: measurements become the profile behind the samples, a written profile is read back
+// unchanged, and two reports are compared term by term. Method: samples made from known constants;
+// machines and reports written by hand. Nothing here reads a clock.
 #include "core/base/json.h"
 #include "core/execute/measure.h"
 

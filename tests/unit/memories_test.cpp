@@ -1,6 +1,6 @@
 // memories_test.cpp - goal: each page lies on one device, devices get their shares, and the view of
-// all shows what each ledger says. Method: spreads by hand and against their bounds; random verbs
-// on three unequal ledgers, after each of which the sums are counted anew.
+// all agrees with each ledger. Method: spreads by hand and compared with their bounds; random
+// operations on three unequal ledgers, after each of which the sums are counted anew.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ TEST_CASE("the view of all follows each device") {
     truth.of(0).pin(0);
     CHECK(all.state(3) == second.state(3));
     CHECK(all.known(3) == MOORAGE_WHOLE);
-    CHECK(first.state(3) == 0);  // what the first one's cache policy sees of it
+    CHECK(first.state(3) == 0);  // the view of the first one's cache policy
     CHECK(second.state(0) == 0);
     CHECK(all.pinned(0));
     CHECK(second.owns(3));

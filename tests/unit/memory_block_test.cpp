@@ -1,6 +1,6 @@
-// memory_block_test.cpp - goal: a block is zeroed memory of the size asked for, takes room where it
-// is written, and all of it at once when touched. Method: sizes around those of pages, and which
-// pages the system says are there.
+// memory_block_test.cpp - goal: a block is zeroed memory of the requested size. It takes room where
+// it is written, and all of it at once when touched. Method: sizes around those of pages, and the
+// pages that the system reports as present.
 #include "core/base/memory_block.h"
 
 #include <doctest/doctest.h>
@@ -43,7 +43,7 @@ TEST_CASE("memory is there when it was touched, and not before") {
         REQUIRE(made->touch("a test's block").ok());
         CHECK(pages_there(*made) == (bytes + page - 1) / page);
         const std::span<const std::byte> all(made->data(), bytes);
-        CHECK(all[0] == std::byte{7});  // what was written stays
+        CHECK(all[0] == std::byte{7});  // written data stays
         CHECK(
             std::ranges::all_of(all.subspan(1), [](std::byte one) { return one == std::byte{}; }));
     }

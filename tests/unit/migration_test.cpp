@@ -1,8 +1,8 @@
-// Goal: from any plan to any other one, with every expert reachable and no device above its memory
-// at every moment, to the new plan or to a truthful account of what could not be done. Method:
-// small moves worked out by hand; thousands of random pairs of plans, each step checked by a
-// bookkeeper of the test's own that lets copies arrive in random order and refuses to drop what is
-// "in use".
+// Goal: a migration goes from any plan to any other. Every expert stays reachable and no device is
+// above its memory at any moment. It ends with the new plan, or with a true account of the missing
+// parts. Method: small moves worked out by hand; thousands of random pairs of plans. A bookkeeper
+// of the test checks each step, lets copies arrive in random order and refuses to drop copies "in
+// use".
 #include "core/cluster/migration.h"
 
 #include <doctest/doctest.h>
@@ -27,8 +27,8 @@ struct world {
     demand_arrays demand;
 };
 
-// Servers of one device each, a link of 1 byte a nanosecond between any two, one model of one
-// layer, a home each that asks for nothing.
+// Servers of one device each, with a link of 1 byte a nanosecond between any two. One model of one
+// layer. Each has a home that asks for nothing.
 world make_world(const std::vector<uint64_t> &device_bytes, uint32_t experts, uint64_t bytes) {
     world made;
     const auto servers = static_cast<uint32_t>(device_bytes.size());
@@ -71,7 +71,7 @@ copy_set set_of(std::span<const moorage_copy> copies) {
     return made;
 }
 
-// Knows what is where by itself, and checks every step against that.
+// Knows the place of each copy by itself, and checks every step.
 class bookkeeper {
 public:
     bookkeeper(const world &of, const copy_set &current, const copy_set &target, uint32_t at_once,
@@ -87,7 +87,7 @@ public:
         for (const auto &[expert, device] : target) needed_.insert(expert);
     }
 
-    // Until the end; the number of copies that were started.
+    // Runs to the end. Returns the number of copies that were started.
     uint64_t go() {
         uint64_t calm = 0;
         while (!order_.done()) {
@@ -135,7 +135,7 @@ private:
         if (random_.below(8) < refusals_) return false;
         held_.erase({copy.expert, copy.device});
         story += "-" + std::to_string(copy.expert) + "@" + std::to_string(copy.device) + " ";
-        // Still reachable, or wanted by nobody from now on.
+        // Still reachable, or no longer wanted by anyone.
         const auto at = held_.lower_bound({copy.expert, 0});
         CHECK((cloud() || !needed_.contains(copy.expert) ||
                (at != held_.end() && at->first == copy.expert)));
@@ -396,7 +396,7 @@ TEST_CASE("random plans: always reachable, within memory, to the end") {
             target = random_plan(random, of, of.cluster.device_bytes, random.below(40));
         }
         if (!current || !target) continue;
-        if (random.below(4) == 0)  // nobody asks for one any more
+        if (random.below(4) == 0)  // one is no longer wanted by anyone
             std::erase_if(*target, [](const auto &copy) { return copy.first == 0; });
         const auto at_once = static_cast<uint32_t>(1 + random.below(3));
         bookkeeper move(of, *current, *target, at_once, random.below(2) ? 0 : 4, seed);
@@ -423,7 +423,7 @@ TEST_CASE("with experts of one size and a place to spare every plan is reached")
         CAPTURE(seed);
         random_stream random(seed, 1);
         world of = random_world(random, /*one_size=*/true);
-        // As tight as can be, all in use, but one place more on one device.
+        // As tight as possible, all in use, with one free place on one device.
         std::vector<uint64_t> tight(of.cluster.device_bytes.size(), 0);
         for (uint32_t expert = 0; expert < of.demand.experts(); ++expert)
             tight[random.below(tight.size())] += 10;

@@ -1,6 +1,6 @@
-// model_command_test.cpp - goal: `moorage model info` says what a directory is and what fits.
-// Method: the program itself on the demo and a golden model, its figures against counts made by
-// hand, its text against 80 columns, its exit codes against the contract.
+// model_command_test.cpp - goal: `moorage model info` describes a directory and shows what fits.
+// Method: the program on the demo and a golden model. Its figures are compared with counts by hand,
+// its text with 80 columns, its exit codes with the contract.
 #include <doctest/doctest.h>
 
 #include <sys/wait.h>
@@ -80,7 +80,7 @@ TEST_CASE("figures of the demo, and what fits beside it") {
 }
 
 TEST_CASE("the KV cache is counted as the executor keeps it") {
-    // gpt_oss: 2 of 4 layers see 8 tokens only, and every layer keeps all of them; key and value of
+    // gpt_oss: 2 of 4 layers see only 8 tokens, and every layer keeps all of them; key and value of
     // 2 heads of 16.
     const std::string golden = moorage::test::golden_directory("gpt_oss").string();
     const uint64_t values = 4 * 100 * 2 * 2 * 16;

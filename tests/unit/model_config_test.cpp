@@ -1,7 +1,8 @@
 // model_config_test.cpp - goal: a config.json gives the rules of its architecture, in every
-// spelling, and what cannot be computed is refused by name. Method: the configurations of the ten
-// golden models and of published ones against figures worked out by hand from the models' papers
-// and published code; the same configuration in old and new spelling; edits that must be refused.
+// spelling. Rules that cannot be computed are refused by name. Method: the configurations of the
+// ten golden models and of published ones, compared with figures worked out by hand from the
+// models' papers and published code; the same configuration in old and new spelling; edits that
+// must be refused.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -238,7 +239,7 @@ TEST_CASE("old and new spellings give the same configuration") {
     CHECK(parsed(both).rope.theta == 5000);
     both["rope_scaling"] = json::object();
     CHECK(parsed(both).rope.kind == rope_kind::plain);
-    // Where yarn has no factor, the lengths give it: 256 positions now, 64 before.
+    // If yarn has no factor, the lengths give it: 256 positions now, 64 before.
     json derived = old;
     derived["rope_scaling"].erase("factor");
     CHECK(parsed(derived).rope.factor == 4);

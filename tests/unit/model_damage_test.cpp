@@ -1,7 +1,7 @@
 // model_damage_test.cpp - goal: no damage to the files of a model directory crashes the reader.
 // Method: copies of golden models (one file, or two shards behind an index), damaged at random in
 // one file: bytes flipped, the end cut off, a stretch taken from elsewhere, the file emptied,
-// removed or replaced by a directory, values of JSON swapped or replaced. Opening either fails with
+// removed or replaced by a directory, values of JSON swapped or replaced. Either opening fails with
 // a text of one line, or every weight can be read. The seed of a failing case is shown.
 #include <doctest/doctest.h>
 
@@ -97,14 +97,14 @@ std::string damaged_bytes(std::string content, random_stream &random) {
         case 1:
             content.resize(place_in(content, random));
             break;
-        case 2: {  // a stretch from elsewhere, over what is there
+        case 2: {  // a stretch from elsewhere, over the old bytes
             const size_t from = place_in(content, random), to = place_in(content, random);
             const size_t count =
                 std::min(random.below(300) + 1, content.size() - std::max(from, to));
             std::memmove(content.data() + to, content.data() + from, count);
             break;
         }
-        default: {  // the same, moving what follows
+        default: {  // the same, moving the later bytes
             const size_t from = place_in(content, random);
             const std::string moved = content.substr(from, random.below(300));
             content.insert(place_in(content, random), moved);

@@ -1,4 +1,4 @@
-// model_files.h - copies of small model directories, which tests edit and damage.
+// model_files.h - copies of small model directories, for tests to edit and damage.
 #pragma once
 
 #include <unistd.h>
@@ -33,14 +33,14 @@ inline std::filesystem::path golden_directory(const std::string &name) {
     return std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
 }
 
-// A directory of its own, gone with the object.
+// A directory that is removed with the object.
 class scratch_directory {
 public:
     scratch_directory() {
         std::string name = (std::filesystem::temp_directory_path() / "moorage-XXXXXX").string();
         path_ = ::mkdtemp(name.data()) == nullptr ? "" : name;
     }
-    // With the files of a model, but for golden.safetensors.
+    // Has the files of a model, except golden.safetensors.
     explicit scratch_directory(const std::filesystem::path &from) : scratch_directory() {
         for (const auto &file : std::filesystem::directory_iterator(from))
             if (file.path().filename() != "golden.safetensors")
@@ -53,7 +53,7 @@ public:
     }
     const std::filesystem::path &path() const { return path_; }
 
-    // config.json with some keys replaced; null removes one.
+    // Replaces some keys of config.json; null removes one.
     void edit_config(const core::json &changes) const {
         core::json config = core::parse_json(read_file(path_ / "config.json"));
         for (const auto &[key, value] : changes.items()) {

@@ -1,6 +1,6 @@
-// model_run_damage_test.cpp - goal: whatever is wrong in one file of a model directory, a run over
-// it ends in figures or in one line that names a file, and never crashes. Method: small models with
-// a tokenizer and windows of ids, one file damaged at random in each round, then the whole way of a
+// model_run_damage_test.cpp - goal: with any damage to one file of a model directory, a run ends in
+// figures or in one line that names a file, and never crashes. Method: small models with a
+// tokenizer and windows of ids, one file damaged at random in each round. Then the whole way of a
 // program: model, tokenizer, requests, run, text. The seed of a failing round is shown.
 #include <doctest/doctest.h>
 
@@ -33,7 +33,7 @@ void collect(json &value, std::vector<json *> &into) {
     into.push_back(&value);
 }
 
-// Near misses of what belongs there: other numbers first, as they are the hardest to notice.
+// Near misses of the right value: other numbers first, as they are the hardest to notice.
 json odd_value(const json &old, const json &other, random_stream &random) {
     if (old.is_number() && random.below(2) == 0) {
         const double value = old.get<double>();

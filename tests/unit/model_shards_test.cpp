@@ -1,7 +1,7 @@
-// model_shards_test.cpp - goal: a directory is read where nothing that a part needs is missing or
-// unclear, and where it is not the error says what lies there. Method: a golden model written in
-// shards, with indices that promise too much or too little, without an index, with tensors of
-// types and keys of config.json that nothing reads, compared with the model as it was.
+// model_shards_test.cpp - goal: a directory is read if no needed tensor is missing or ambiguous.
+// Otherwise the error describes the directory. Method: a golden model written in shards, with
+// indices that promise too much or too little, without an index, with tensors of types and keys of
+// config.json that nothing reads, compared with the original model.
 #include <doctest/doctest.h>
 
 #include <filesystem>

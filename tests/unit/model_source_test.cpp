@@ -1,7 +1,6 @@
-// model_source_test.cpp - goal: requests to a model enter as the passes they should, and what the
-// logits say is taken as it should. Method: a source over a small model, fed with logits made by
-// hand instead of computed ones; passes, flags, texts, likelihoods and rankings worked out on
-// paper.
+// model_source_test.cpp - goal: requests to a model enter in the right passes, and logits are
+// evaluated rightly. Method: a source over a small model, fed with logits made by hand instead of
+// computed ones. Passes, flags, texts, likelihoods and rankings are worked out on paper.
 #include "core/source/model_source.h"
 
 #include <doctest/doctest.h>
@@ -32,7 +31,7 @@ const model &mixtral() {  // 3 layers, top-2 of 8 experts, 160 tokens
 }
 
 constexpr uint32_t vocabulary = 160;
-constexpr float peak = 8;  // logit of the token that is to be written, 0 of the others
+constexpr float peak = 8;  // logit of the next written token, 0 for the others
 
 // A source whose model "says" `answer` at every output.
 struct bench {
@@ -443,7 +442,7 @@ TEST_CASE("requests come while others are under way, end, are given up, and are 
     CHECK(on.now.tokens.size() == 1);
     REQUIRE(on.next());
     CHECK(on.now.tokens.size() == 2);
-    CHECK_FALSE(on.from.idle());  // takes what the pass gave
+    CHECK_FALSE(on.from.idle());  // takes the pass's results
     CHECK(ended == std::vector<uint64_t>{0});
     // A third has come meanwhile: it takes the free stream, and the number 2.
     queue.push_back({{9, 9}, 3});

@@ -1,8 +1,7 @@
-// model_test.cpp - goal: a model directory opens to the weights that its files hold, and anything
-// wrong with it is an error that names file and tensor. Method: golden models against their tensors
-// read by name and position in plain loops; the same weights in other layouts (fused, MXFP4,
-// shards, other types) written here; edits that must be refused; a large sparse file for memory
-// use.
+// model_test.cpp - goal: a model directory opens to the weights of its files. Any fault is an error
+// that names file and tensor. Method: golden models compared with their tensors read by name and
+// position in plain loops; the same weights in other layouts (fused, MXFP4, shards, other types)
+// written here; edits that must be refused; a large sparse file for memory use.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -386,7 +385,7 @@ TEST_CASE("what is wrong is named: tensors") {
     CHECK(both->weights().layers[2].experts[7].up.type == weight_type::f16);
     CHECK(both->weights().layers[2].experts[7].gate.type == weight_type::bf16);
 
-    // Weights for further tokens, and what older files carry along, are no error.
+    // Weights for further tokens, and extra ones of older files, are no error.
     raw_file file = good;
     file["model.layers.3.eh_proj.weight"] = {"model.layers.3.eh_proj.weight", "U8", "[3]",
                                              raw<uint8_t>({1, 2, 3})};

@@ -1,7 +1,7 @@
-// Goal: messages leave and arrive when the header says, to the nanosecond; migration keeps its
-// budgets; nothing is lost and equal runs are equal. Method: schedules worked out by hand on links
-// of one byte a nanosecond; random traffic against a reference that goes nanosecond by nanosecond;
-// properties of random traffic with budgets.
+// Goal: messages leave and arrive at the times of the header, to the nanosecond; migration keeps
+// its budgets; nothing is lost and equal runs are equal. Method: schedules worked out by hand on
+// links of one byte a nanosecond; random traffic compared with a reference that goes nanosecond by
+// nanosecond; properties of random traffic with budgets.
 #include "core/cluster/network.h"
 
 #include <doctest/doctest.h>
@@ -227,7 +227,7 @@ std::vector<planned> random_traffic(uint64_t seed, uint32_t servers, bool migrat
     std::vector<planned> made;
     uint64_t at = 0;
     for (uint64_t tag = 0; tag < 200; ++tag) {
-        at += 1 + random.below(12);  // one at a time: what comes first is sent first
+        at += 1 + random.below(12);  // one at a time: the first to come is sent first
         const auto from = static_cast<uint32_t>(random.below(servers));
         const auto to = static_cast<uint32_t>((from + 1 + random.below(servers - 1)) % servers);
         const bool moves = random.below(4) == 0;
@@ -238,8 +238,8 @@ std::vector<planned> random_traffic(uint64_t seed, uint32_t servers, bool migrat
     return made;
 }
 
-// The same nanosecond by nanosecond: at the begin of each, what was sent is queued, then a free
-// line takes what is first.
+// The same nanosecond by nanosecond. At the beginning of each, sent messages are queued; then a
+// free line takes the first.
 std::vector<landing> slowly(const std::vector<planned> &all, uint64_t piece_bytes,
                             uint64_t latency_ns) {
     struct line {

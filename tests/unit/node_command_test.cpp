@@ -1,6 +1,6 @@
-// node_command_test.cpp - goal: real processes over real sockets write what one process does, while
-// nodes are killed, stopped and told to end. Method: the built program, three nodes of the demo
-// model on loopback, `generate` and `eval` as homes, against the same without a cluster.
+// node_command_test.cpp - goal: real processes over real sockets write the text of one process,
+// while nodes are killed, stopped and told to end. Method: the built program, three nodes of the
+// demo model on loopback, `generate` and `eval` as homes, compared with the same without a cluster.
 #include <doctest/doctest.h>
 
 #include <signal.h>
@@ -28,7 +28,7 @@ TEST_CASE("three processes write what one does; one is killed, one is stopped, o
     for (const size_t server : {1, 2})
         while (all.status(server)["served"]["calls"] == 0)
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    CHECK(all.status(0)["served"]["calls"] == 0);  // what one holds, its home has itself
+    CHECK(all.status(0)["served"]["calls"] == 0);  // the home itself has the holder's experts
     CHECK(all.status(0)["threads"] >= 1);
     const auto metrics = http_get(all.status_address(1), "/metrics", 5'000'000'000);
     REQUIRE(metrics.ok());
@@ -66,7 +66,7 @@ TEST_CASE("a device, an edge server and a cloud write what one process does") {
     local_cluster all("local_slim.toml", {"device", "edge", "cloud"});
     const ended alone = all.generate("-q");
     for (const size_t server : {1, 2}) all.start(server);
-    // A device has no node of its own to have a home: what it holds, its home holds.
+    // A device has no node of its own. Its home holds its experts.
     const std::string strict = all.at_server("device") + " --set cluster.own_disk=false";
     const ended there = all.generate(strict);
     CHECK(there.code == 0);
@@ -123,7 +123,7 @@ TEST_CASE("homes are loaded, a request is followed over nodes, the page is serve
     CHECK(asked.code == 0);
     CHECK(asked.out == alone.out);
     CHECK(asked.says("40 tokens written by one, first after "));
-    // Where a text ends is the asker's to say: within it, and at a token.
+    // The asker decides where a text ends: within it, and at a token.
     const std::string text = alone.out.substr(0, alone.out.size() - 1), stop = text.substr(60, 5);
     const ended cut =
         all.generate("-q --cluster " + all.file + " --node one --stop '" + stop + "'");
@@ -220,7 +220,7 @@ TEST_CASE("a policy that dies, or does not come back, is named with its call and
     };
     dies("segv", "10000", "died of SIGSEGV in select, layer ");
     dies("wait", "300", "select did not return within 300 ms (plugins.call_limit_ms)");
-    // Without a limit it waits; whoever asks it to end need not.
+    // Without a limit it waits. A caller that asks it to end need not wait.
     local_cluster all;
     all.more = policy("wait");
     all.more.insert(all.more.end(), {"--set", "plugins.call_limit_ms=0"});

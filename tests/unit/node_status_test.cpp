@@ -1,6 +1,6 @@
-// node_status_test.cpp - goal: a node says how it is in the forms that others read, and nothing
-// that connects to it keeps it from doing so. Method: snapshots made by hand, of which every line
-// is checked by the rules of Prometheus' text format; requests right and wrong over real sockets.
+// node_status_test.cpp - goal: a node reports its status in the forms that others read, and no
+// client can prevent it. Method: snapshots made by hand, with every line checked by the rules of
+// Prometheus' text format; requests right and wrong over real sockets.
 #include "core/node/node_status.h"
 
 #include <doctest/doctest.h>
@@ -187,7 +187,7 @@ TEST_CASE("a server answers what is asked, and survives what is not") {
     CHECK(ask(address, std::string(100'000, 'a')).find("200 OK") == std::string::npos);
     CHECK(ask(address, std::string(4, '\0')).empty());
     CHECK(http_get(address, "/there", 5'000'000'000).ok());
-    // Many that connect and say nothing keep nobody from being answered.
+    // Many silent connections do not delay answers to others.
     std::vector<int> silent;
     for (int i = 0; i < 300; ++i) silent.push_back(connected_to(address));
     CHECK(http_get(address, "/there", 1'000'000'000).ok());

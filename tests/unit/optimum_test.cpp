@@ -1,5 +1,5 @@
-// optimum_test.cpp - the counted optimum against schedules worked out by hand, against every
-// possible choice of victims on small caches, and against the policy belady on larger ones.
+// optimum_test.cpp - the counted optimum compared with schedules worked out by hand, with every
+// possible choice of victims on small caches, and with the policy belady on larger ones.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -81,7 +81,7 @@ TEST_CASE("by hand: single requests") {
     CHECK(counted(1, 3, {2}, {{0, {0}}, {0, {1}}, {0, {2}}, {0, {0}}, {0, {1}}}) == 4);
     // Three slots hold all of it.
     CHECK(counted(1, 3, {3}, {{0, {0}}, {0, {1}}, {0, {2}}, {0, {0}}, {0, {1}}}) == 3);
-    // One slot: only what comes twice in a row hits. No slot: nothing does.
+    // One slot: only an expert that comes twice in a row hits. No slot: nothing hits.
     CHECK(counted(1, 3, {1}, {{0, {0}}, {0, {0}}, {0, {1}}, {0, {0}}}) == 3);
     CHECK(counted(1, 3, {0}, {{0, {0}}, {0, {0}}}) == 2);
 }

@@ -1,6 +1,6 @@
-// Goal: what commands say and write arrives whole, or they say that it did not; nothing of what
-// others wrote is obeyed by a terminal. Method: the built program, with outputs that cannot be
-// written, pipes that nobody reads, signals in the middle, and names that hold escape sequences.
+// Goal: output of commands arrives whole, or they report that it did not. A terminal obeys no text
+// of others. Method: the built program, with outputs that cannot be written, pipes that nobody
+// reads, signals in the middle, and names that hold escape sequences.
 #include "tests/unit/program.h"
 
 #include <poll.h>
@@ -36,8 +36,7 @@ const std::string policies = std::string(MOORAGE_BINARY_DIR) + "/tests/policies/
 const std::string loud_name = std::string("red\x1b[31m \xC2\x9B\x7F") + "2J model";
 const std::string code_trace = home + "/configs/traces/qwen15moe-shape.code.safetensors";
 
-// A trace whose metadata hold what a terminal would obey, and a configuration with a policy that
-// does.
+// A trace whose metadata has control sequences, and a configuration with a policy that has them.
 void write_loud(const program &on) {
     trace_data data;
     data.layers = 2, data.experts = 8, data.top_k = 1;
@@ -57,7 +56,7 @@ void write_loud(const program &on) {
                         policies + "\"]\n");
 }
 
-// The run of a bundled trace, long enough for nobody to see its end.
+// The run of a bundled trace, too long to end within the test.
 std::vector<std::string> small_run() {
     return {"run",   home + "/configs/quickstart.toml", "--set", "run.tokens=20",
             "--set", "source.trace=" + code_trace};

@@ -1,7 +1,7 @@
 // packed_weights_test.cpp - goal: matrices of GPTQ, AWQ, compressed-tensors and FP8 checkpoints
-// have the values that their publishers mean, bit for bit, by definition and by kernel. Method:
-// tensors with their values, made apart from this program (tests/data/quant, more beside the
-// project); groups out of order and odd sizes worked out by hand.
+// have their publishers' values, bit for bit, by definition and by kernel. Method: tensors with
+// their values, made apart from this program (tests/data/quant, more beside the project); groups
+// out of order and odd sizes worked out by hand.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ bool same_values(const matrix &of, const tensor &values) {
     return true;
 }
 
-// A matrix and what it points into.
+// A matrix and the memory that it points into.
 struct made_matrix {
     std::vector<float> memory;
     std::vector<uint32_t> order;
@@ -122,8 +122,8 @@ TEST_CASE("more packed matrices") {
 }
 
 TEST_CASE("groups of every size, and in any order") {
-    // Eight rows of 96 columns as compressed-tensors has them: column c of row r has the code
-    // (r + c) % 16, the scale of group g in row r is 1 + g + r / 8, zero points are 8.
+    // Eight rows of 96 columns as in compressed-tensors. Column c of row r has the code (r + c) %
+    // 16, the scale of group g in row r is 1 + g + r / 8, zero points are 8.
     constexpr uint32_t rows = 8, columns = 96;
     std::vector<uint32_t> words(rows * columns / 8);
     for (uint32_t r = 0; r < rows; ++r)

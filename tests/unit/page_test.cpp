@@ -1,7 +1,7 @@
 // Goal: a page is well-formed, carries its report and needs nothing else, and a browser draws all
-// of it at every width; so it does with the page of a node. Method: a small XML checker, hostile
-// texts, extreme shapes, the carried JSON read back; and where Chromium is there, what it makes of
-// the pages at 360, 800 and 1600 pixels.
+// of it at every width. The same holds for the page of a node. Method: a small XML checker, hostile
+// texts, extreme shapes, and the carried JSON read back. If Chromium is there, it draws the pages
+// at 360, 800 and 1600 pixels.
 #include <doctest/doctest.h>
 
 #include <cstdio>
@@ -147,7 +147,7 @@ TEST_CASE("the checker finds what is wrong") {
 
 namespace {
 
-// Without what stands in <script> and <style>, which is no XML.
+// Without the content of <script> and <style>, which is not XML.
 std::string markup_of(const std::string &html) {
     std::string kept;
     for (size_t at = 0; at < html.size();) {
@@ -299,8 +299,8 @@ std::string browser() {
     return "";
 }
 
-// Asks of the page, once it is drawn, whether it is wider than the window, and what failed. That a
-// chart takes its new size a frame later is told as an error, and is none.
+// Asks the drawn page whether it is wider than the window, and for its errors. A chart that takes
+// its new size a frame later reports an error, which does not count.
 constexpr const char *probe =
     "<script>addEventListener('error',e=>e.message.startsWith('ResizeObserver loop')||"
     "document.body.setAttribute('data-error',e.message));"
@@ -443,8 +443,8 @@ json status_of(uint32_t servers, uint32_t layers, uint32_t passed) {
     return to_json(made, 3'600'000'000'000);
 }
 
-// Answers the page in the node's place, and once it has asked twice notes what is wrong with it:
-// what sticks out of the window or of its own box, rows one in another, names in the map.
+// Answers the page in the node's place. After two questions it notes faults of the page: parts that
+// stick out of the window or of their own box, rows that overlap, names in the map.
 constexpr const char *asked_probe = R"(
 let asked = 0;
 fetch = async () => ({ json: async () => told[Math.min(asked++, 1)] });

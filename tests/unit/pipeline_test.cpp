@@ -1,7 +1,7 @@
-// Goal: a whole run (source, router, cache, dispatch, transport, prefetch, emulator, report) is
-// what the rules say. Method: runs on the toy machine worked by hand; the counts of a run against
-// the replay of the same trace; conservation laws on random traces under random settings; equal
-// bytes for equal runs.
+// Goal: a whole run (source, router, cache, dispatch, transport, prefetch, emulator, report)
+// follows the rules. Method: runs on the toy machine worked by hand; the counts of a run compared
+// with the replay of the same trace; conservation laws on random traces under random settings;
+// equal bytes for equal runs.
 #include "core/pipeline/run.h"
 
 #include <doctest/doctest.h>

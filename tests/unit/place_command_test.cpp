@@ -117,7 +117,7 @@ TEST_CASE("several policies stand side by side, in their order and within 80 col
     }
     const json results = placed("--policies random,slim_greedy,lfu")["results"];
     REQUIRE(results.size() == 3);
-    // The greedy adds what saves most; it is not behind a random choice.
+    // The greedy adds the largest saving, so it is not behind a random choice.
     CHECK(results[1]["latency_ms"].get<double>() <= results[0]["latency_ms"].get<double>());
 }
 

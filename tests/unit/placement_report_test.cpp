@@ -1,4 +1,4 @@
-// placement_report_test.cpp - goal: what is said of a placement is right, fits a terminal and holds
+// placement_report_test.cpp - goal: the report of a placement is right, fits a terminal and holds
 // the contract's fields. Method: the small cluster worked out by hand, and texts measured.
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // placement_stage_test.cpp - goal: wrong advice of a placement policy is refused by name, and moves
-// are weighed as Prism's Eq. (3) and (4) say. Method: the policies of tests/abi/bad and the C++
+// are judged by Prism's Eq. (3) and (4). Method: the policies of tests/abi/bad and the C++
 // template's, each in a cluster small enough to work out by hand.
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
-// plan_leader_test.cpp - goal: a leader weighs a new plan by what members have measured, not by
-// what the file says, and tells what its policy states. Method: a desk and a board of the test's
-// own; two leaders that differ in one word of a member.
+// plan_leader_test.cpp - goal: a leader judges a new plan by the members' measurements, not by the
+// file, and reports the policy's facts. Method: a desk and a board of the test; two leaders that
+// differ in one word of a member.
 #include "core/node/plan_leader.h"
 
 #include <doctest/doctest.h>
@@ -64,7 +64,7 @@ public:
     leader_desk &desk() { return desk_; }
 
 private:
-    registry policies_;  // before what is made of it
+    registry policies_;  // destroyed after its users
     const node_plan plan_;
     leader_desk desk_;
     plan_board board_;

@@ -1,6 +1,6 @@
-// plan_test.cpp - goal: a plan is used only where it is sound, and a plan file only by the cluster
-// it was made for. Method: hand-made plans with one thing wrong each, and the text that says so;
-// files written and read again, and files with one value changed.
+// plan_test.cpp - goal: a plan is used only if it is sound, and a plan file only by the cluster it
+// was made for. Method: hand-made plans with one fault each, and the text that names it; files
+// written and read again, and files with one value changed.
 #include <doctest/doctest.h>
 
 #include <filesystem>

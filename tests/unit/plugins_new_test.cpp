@@ -1,6 +1,6 @@
-// plugins_new_test.cpp - goal: `plugins new` writes nothing that does not compile. Method: the
-// program is run with words of each language, which it refuses, and with names that mean something
-// to the wrapper or to the standard library, whose files the compiler has to take.
+// plugins_new_test.cpp - goal: `plugins new` writes nothing that does not compile. Method: run the
+// program with reserved words of each language, which it refuses, and with names that mean
+// something to the wrapper or to the standard library. The compiler must accept their files.
 #include <doctest/doctest.h>
 
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // Goal: the host's time inside policies is known by call, and on request passes in virtual time.
-// Method: a declared price a call, with which the run must take longer by what its calls cost, and
-// by nothing else; measured times as properties only; the program's answers on `help`.
+// Method: a declared price a call, which must lengthen the run by the price of its calls and
+// nothing else; measured times as properties only; the program's answers on `help`.
 #include <doctest/doctest.h>
 
 #include <cmath>

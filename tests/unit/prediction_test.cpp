@@ -1,8 +1,8 @@
-// Goal: the prediction of SMoE's Section IV-C is what it says, and leaves no trace. Method: of
-// every architecture's small model, with prompts in chunks, batches and sliding windows: the
-// predicted router logits against those that a second model computes when it goes on to the next
-// layer with the resident experts alone, bit for bit; results with and without predictions, bit for
-// bit; runs in which every expert is resident, where a prediction must be right.
+// Goal: the prediction of SMoE's Section IV-C is right, and leaves no trace. Method: every
+// architecture's small model, with prompts in chunks, batches and sliding windows. The predicted
+// router logits are compared, bit for bit, with those of a second model that goes on to the next
+// layer with the resident experts alone. Results with and without predictions are equal, bit for
+// bit. If every expert is resident, a prediction must be right.
 #include <doctest/doctest.h>
 
 #include <algorithm>

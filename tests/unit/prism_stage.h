@@ -1,4 +1,4 @@
-// prism_stage.h - placement policy prism at work, for tests of who changes plans.
+// prism_stage.h - placement policy prism at work, for tests of plan changes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 
 namespace moorage::test {
 
-// `policies` is empty and outlives the answer.
+// `policies` is empty and outlives the result.
 inline std::unique_ptr<core::placement_stage> prism_stage(core::registry &policies,
                                                           const core::scene &of) {
     const std::filesystem::path paths[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /

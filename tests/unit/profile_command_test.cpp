@@ -1,6 +1,6 @@
-// Goal: `moorage profile compare` says of every composition what `validate` says of rows, in the
-// same classes. Method: the program itself on the demo model, a few tokens; names, classes and the
-// form of what it prints, no times.
+// Goal: `moorage profile compare` reports every composition as `validate` reports rows, in the same
+// classes. Method: the program itself on the demo model, a few tokens; names, classes and the form
+// of its output, no times.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -76,7 +76,7 @@ TEST_CASE("compositions side by side: a row of decode and one of prefill each, b
     CHECK(found["summary"]["classes"].size() == 3);
 }
 
-// No run takes to the nanosecond what the emulator says, so a limit of 0 is always passed.
+// No real run takes the emulator's time to the nanosecond, so a limit of 0 always fails.
 TEST_CASE("a row further off than the limit fails the verdict: in text, JSON and the exit code") {
     const auto kept = compare({"--json", "-"});
     REQUIRE_MESSAGE(kept.code == 0, kept.errors);

@@ -24,8 +24,8 @@ struct ended {
     bool says(const std::string &text) const { return errors.find(text) != std::string::npos; }
 };
 
-// `moorage ARGUMENTS` as a shell reads them, with nothing on standard input; `errors` is the file
-// that standard error goes to. The code stays -1 where a signal ended it.
+// Runs `moorage ARGUMENTS`, read like a shell command, without standard input. `errors`: the file
+// for standard error. The code stays -1 if a signal ended it.
 inline ended run_line(const std::string &arguments, const std::string &errors) {
     const std::string line = std::string(MOORAGE_BINARY_DIR) + "/bin/moorage " + arguments + " 2>" +
                              errors + " </dev/null";
@@ -59,9 +59,9 @@ public:
         return all;
     }
 
-    // Starts `moorage` with the arguments in that folder, its output going to descriptor `out`; a
-    // group of its own, so that a signal can be sent to all of it. `by`: the words of a program
-    // that starts it.
+    // Starts `moorage` with the arguments in that folder. Its output goes to descriptor `out`. It
+    // gets a group of its own, so that a signal can be sent to all of it. `by`: the words of a
+    // program that starts it.
     pid_t start(const std::vector<std::string> &arguments, int out, int errors,
                 const std::vector<std::string> &by = {}) const {
         const std::string path = std::string(MOORAGE_BINARY_DIR) + "/bin/moorage";
@@ -84,7 +84,7 @@ public:
         REQUIRE(::waitpid(child, &state, 0) == child);
         return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
     }
-    // `out`: a file for standard output, other than one that is read back.
+    // `out`: a file for standard output, if it is not read back.
     ended run(const std::vector<std::string> &arguments, const char *out = nullptr) const {
         const auto open = [](const std::string &name) {
             return ::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -1,7 +1,7 @@
-// protocol_test.cpp - goal: messages between nodes say what was written, and nothing that was
-// changed, cut or made up on the way is taken. Method: checksums and one call by hand from the
-// published vectors and docs/protocol.md; random messages there and back; every bit of a message
-// flipped; every length cut; each bound from both sides.
+// protocol_test.cpp - goal: messages between nodes keep their content. A message that was changed,
+// cut or made up on the way is refused. Method: checksums and one call by hand from the published
+// vectors and docs/protocol.md; random messages there and back; every bit of a message flipped;
+// every length cut; each bound from both sides.
 #include <doctest/doctest.h>
 
 #include <algorithm>

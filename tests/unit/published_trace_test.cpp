@@ -1,6 +1,6 @@
-// published_trace_test.cpp - goal: replays of a published model's trace count what another
-// simulator counted, and every trace beside the project opens. Method: the files, which are others'
-// and stay beside the project (../shared/data/traces); skipped where they are absent.
+// published_trace_test.cpp - goal: replays of a published model's trace have the counts of another
+// simulator, and every trace beside the project opens. Method: the files belong to others and stay
+// beside the project (../shared/data/traces). Skipped without them.
 #include "tests/skip.h"
 #include "tests/unit/replay_fixture.h"
 

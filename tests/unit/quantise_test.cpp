@@ -1,8 +1,8 @@
-// quantise_test.cpp - goal: blocks that are written stand for what was given, as nearly as their
-// format allows. Method: blocks worked out by hand; bounds on each error by the width of a step;
-// every 8-bit float and the middles between them; the same floats in ggml's own files (beside the
-// project, skipped where absent): equal bytes for formats with one scale, no larger squared error
-// for the others.
+// quantise_test.cpp - goal: written blocks stand for the given values, as nearly as their format
+// allows. Method: blocks worked out by hand; bounds on each error by the width of a step; every
+// 8-bit float and the middles between them. The same floats in ggml's own files (beside the
+// project, skipped if absent): equal bytes for formats with one scale, no larger squared error for
+// the others.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -76,7 +76,7 @@ double bound_of(weight_type type, double low, double high) {
     }
 }
 
-// x - value is at most a step of the group for any fitted scale; with searched scales the bound is
+// x - value is at most a step of the group for any fitted scale. With searched scales the bound is
 // on the root mean square: that of uniform steps of range / codes, with a quarter more.
 double rms_bound_of(weight_type type, double low, double high) {
     const double range = std::max(high, 0.0) - std::min(low, 0.0);
@@ -140,8 +140,8 @@ TEST_CASE("blocks worked out by hand") {
     for (size_t i = 0; i < ties.size(); ++i) CHECK(int(even[2 + i]) == int((i + 1) / 2 * 2));
 }
 
-// Groups with scales of 1 and 1/2, whose values are all the codes there are: the greatest scale is
-// the one end of its codes that the other end does not have.
+// Groups with scales of 1 and 1/2, whose values are all the codes. The greatest scale is at the end
+// of its codes that has no counterpart at the other end.
 TEST_CASE("scales in codes of their own come back, the greatest too") {
     for (const auto &[type, count] :
          {std::pair(weight_type::q3_k, 4), std::pair(weight_type::q6_k, 32)}) {

@@ -1,5 +1,5 @@
-// Goal: numbers with units mean what the SI and IEC 80000-13 say, and nothing else is taken.
-// Method: values worked out by hand, exactly; each way of writing one wrong, with what is said.
+// Goal: numbers with units have their meaning in SI and IEC 80000-13, and nothing else is accepted.
+// Method: values worked out by hand, exactly; each wrong way to write one, with its error.
 #include "core/base/quantity.h"
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ TEST_CASE("numbers are written as they are read, and given the unit that they lo
             CHECK(*one == doctest::Approx(number));
             CHECK(*other == doctest::Approx(number));
         }
-    // Where the likely unit fits; where only others do; where none does.
+    // The likely unit fits; only others fit; none fits.
     CHECK(likely_quantity_text(25.3, bytes_per_s, 1e6, 1e14, "GB/s") == "25.3 GB/s");
     CHECK(likely_quantity_text(25.3, bytes_per_s, 1e6, 1e14, "kB/s") == "25.3 GB/s");
     CHECK(likely_quantity_text(25300, bytes_per_s, 1e6, 1e13, "GB/s") == "25300 MB/s");

@@ -16,7 +16,7 @@ inline float small_scale(std::mt19937_64 &random) {
     return static_cast<float>(1 + random() % 1000) * (random() % 2 ? 2e-5F : -2e-5F);
 }
 
-// Where blocks hold binary16 numbers, of all codes.
+// The places of binary16 numbers in blocks.
 struct half_place {
     weight_type type;
     uint32_t offset;
@@ -43,7 +43,7 @@ inline void moderate_scales(std::mt19937_64 &random, weight_type type, std::byte
         std::memcpy(block, &scale, sizeof scale);
         block[4] = std::byte(random() % 17);
     }
-    // Two codes of fp8 are no numbers; its blocks may be cut.
+    // Two codes of fp8 are NaN. Its blocks may be cut.
     if (type == weight_type::fp8 && (*block & std::byte{0x7f}) == std::byte{0x7f})
         *block = std::byte{1};
 }
@@ -52,7 +52,7 @@ inline void moderate_row(std::mt19937_64 &random, weight_type type, std::span<st
     const size_t step = type == weight_type::fp8 ? 1 : format_of(type).bytes;
     for (size_t at = 0; at < row.size(); at += step) moderate_scales(random, type, &row[at]);
 }
-// Scales that lie apart; of int4_ordered those of groups, with their zero points.
+// Scales outside the blocks; for int4_ordered those of groups, with their zero points.
 inline void moderate_scales_apart(std::mt19937_64 &random, weight_type type,
                                   std::span<float> scales) {
     const bool ordered = type == weight_type::int4_ordered;

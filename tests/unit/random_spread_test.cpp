@@ -1,8 +1,8 @@
-// Goal: models of random weights, which benchmarks are made with, ask for experts as a benchmark
-// needs it: the routers of all layers spread over the experts. Method: files of each recipe and a
-// random model in memory, small, a prompt of 256 different tokens; distinct experts are counted and
-// held against independent uniform routing, E (1 - (1 - k/E)^T); weights have no mean, rows of
-// routers are no copies of each other. The rule itself is compared with drawing.
+// Goal: models of random weights for benchmarks ask for experts as a benchmark needs: the routers
+// of all layers spread over the experts. Method: files of each recipe and a random model in memory,
+// small, a prompt of 256 different tokens. Distinct experts are counted and compared with
+// independent uniform routing, E (1 - (1 - k/E)^T). Weights have mean zero, rows of routers are no
+// copies of each other. The rule itself is compared with drawing.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// random_weights.h - weight matrices of any type with the values they stand for in double, and
-// rows of activations whose outputs are poisoned, for tests of kernels.
+// random_weights.h - weight matrices of any type with their values in double, and rows of
+// activations whose outputs are poisoned, for tests of kernels.
 #pragma once
 
 #include <cmath>
@@ -90,8 +90,8 @@ public:
     }
 
 private:
-    // Random codes; scales of moderate size where each format has them. The values are those of the
-    // definition, which weight_values_test.cpp holds against others'.
+    // Random codes, with scales of moderate size in formats that have them. The values follow the
+    // definition, which weight_values_test.cpp compares with others' values.
     void fill_groups(std::mt19937_64 &random) {
         const weight_format &format = format_of(matrix_.type);
         bytes_.resize(matrix_.row_bytes * matrix_.rows + 1);
@@ -125,7 +125,7 @@ private:
     std::vector<double> values_;  // [rows, columns]
 };
 
-// Rows further apart than they are wide; NaN where nothing was put.
+// Rows further apart than their width; NaN in unused places.
 class float_rows {
 public:
     float_rows(uint32_t count, uint32_t width, uint32_t gap = 3)
@@ -140,7 +140,7 @@ public:
     rows view() { return {values_.data() + 1, stride_}; }
     float &at(uint32_t row, uint32_t i) { return values_[1 + row * stride_ + i]; }
     float at(uint32_t row, uint32_t i) const { return values_[1 + row * stride_ + i]; }
-    // Byte for byte, the gaps and their NaN included.
+    // Compares byte for byte, with the gaps and their NaN.
     bool same_bits(const float_rows &other) const {
         return values_.size() == other.values_.size() &&
                std::memcmp(values_.data(), other.values_.data(), values_.size() * sizeof(float)) ==

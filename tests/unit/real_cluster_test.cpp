@@ -1,6 +1,5 @@
-// real_cluster_test.cpp - goal: what the rebalancer asks for becomes plans that each hold by
-// themselves. Method: the epochs of a small cluster worked out by hand; then random requests, each
-// epoch looked at.
+// real_cluster_test.cpp - goal: the rebalancer's requests become plans that are each sound. Method:
+// the epochs of a small cluster worked out by hand; then random requests, with each epoch checked.
 #include "core/node/real_cluster.h"
 
 #include <doctest/doctest.h>
@@ -51,8 +50,8 @@ TEST_CASE("a copy is coming, then it counts, then another one goes: each is an e
     CHECK_FALSE(all.next());
     all.accept(6);
 
-    CHECK_FALSE(all.take({0, 0}));  // nobody else has it yet
-    all.arrived(1, {2, 3});         // not what was asked for
+    CHECK_FALSE(all.take({0, 0}));  // no other server has it yet
+    all.arrived(1, {2, 3});         // not the requested copies
     all.arrived(0, {0});            // not of whom
     CHECK(hears.steps.empty());
     all.arrived(1, {0});

@@ -1,7 +1,7 @@
-// rebalancer_test.cpp - goal: the rebalancer needs no more of a cluster than live_cluster says, and
-// brings a better plan into force while every expert can be called. Method: a cluster that is a
-// list of copies, where arrivals come in an order of the test's and copies in use are refused; what
-// it holds in the end against the rebalancer's word.
+// rebalancer_test.cpp - goal: the rebalancer needs only live_cluster, and brings a better plan into
+// force while every expert can be called. Method: a cluster that is a list of copies. Arrivals come
+// in an order of the test, and copies in use are refused. Its final content is compared with the
+// rebalancer's report.
 #include "core/cluster/rebalancer.h"
 
 #include <doctest/doctest.h>
@@ -176,7 +176,7 @@ TEST_CASE("asked to say, it changes nothing; asked to adopt, it asks no policy w
     REQUIRE(balance.decide(rebalancer::how::adopt).ok());
     CHECK(balance.moving());
     CHECK(balance.decisions().back().adopted);
-    // Given up under way: what is there counts, and the next decision begins with that.
+    // Given up under way: present copies count, and the next decision begins with them.
     REQUIRE(!on.all.coming.empty());
     on.all.coming.clear();
     balance.restart(on.all.copies);

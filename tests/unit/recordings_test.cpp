@@ -1,5 +1,5 @@
-// recordings_test.cpp - which launches are replayed, and which recordings go: a case worked by
-// hand, random work against what it launches one by one, and a device that cannot record.
+// recordings_test.cpp - which launches are replayed, and which recordings are dropped: a case
+// worked by hand, random work compared with one launch at a time, and a device that cannot record.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace moorage::core::gpu;
 
-// Launches are numbers; what has run is written down.
+// Launches are numbers; those that ran are written down.
 struct device {
     bool begin_recording() {
         if (refuses) return false;

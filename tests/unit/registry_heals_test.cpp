@@ -1,6 +1,6 @@
-// registry_heals_test.cpp - goal: whatever a stranger or an operator puts into a registry, nodes go
-// on with the plan in force, and the registry has it again. Method: nonsense in place of the plan,
-// the leader and the locks, over a directory and over a gateway of etcd in this process.
+// registry_heals_test.cpp - goal: with any text of a stranger or an operator in a registry, nodes
+// go on with the plan in force, and the registry gets it back. Method: nonsense in place of the
+// plan, the leader and the locks, over a directory and over a gateway of etcd in this process.
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ using namespace moorage::test;
 
 namespace {
 
-// As nodes judge: a text is a plan, one of another cluster, or neither.
+// Judges as nodes do: a text is a plan, one of another cluster, or neither.
 plan_opinion judged_by_name(uint64_t, const std::string &text) {
     if (text.starts_with("plan")) return {};
     if (text.starts_with("other")) return {plan_opinion::worth::of_another, "it is of another"};
@@ -63,7 +63,7 @@ std::string text_of(const std::filesystem::path &file) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// As an operator, or a stranger, does with etcdctl.
+// Acts like an operator or a stranger with etcdctl.
 json tell_etcd(const etcd_fake &etcd, const std::string &path, const std::string &key,
                const std::string &value = "") {
     const auto client = open_etcd_client({etcd.address});
@@ -130,7 +130,7 @@ TEST_CASE("a directory: what is no plan counts for nobody, and the leader writes
             CHECK(in_force(newcomer));
         }
     }
-    // That of another cluster is left to it, and is in nobody's way but the writer's.
+    // A plan of another cluster is left alone. It blocks only its writer.
     at.write("registry/plan", "7\nother plan");
     REQUIRE(first->turn(0).ok());
     CHECK(in_force(first));
@@ -194,7 +194,7 @@ TEST_CASE("a directory: pipes, links, folders and the locks of strangers stop no
     CHECK(first->turn(0).ok());
     ::close(stranger);
     CHECK(*first->put_plan(3, 4, "plan four"));
-    // The lock of who leads, without a name that takes part.
+    // The leader's lock, without the name of a member.
     first->leave();
     stranger = lock("leader.alive");
     std::string said;
@@ -242,7 +242,7 @@ TEST_CASE("a gateway: what is no plan counts for nobody, and the leader writes o
         const auto led = first->lead();
         return led && *led && value_of(etcd, "plan") == good;
     }));
-    // That of another cluster stays.
+    // The plan of another cluster stays.
     tell_etcd(etcd, "/v3/kv/put", "plan", "7\nother plan");
     CHECK(comes(*first, [](const auto &of) { return !of.damaged.empty(); }));
     CHECK(first->turn(0).ok());

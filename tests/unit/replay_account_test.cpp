@@ -1,7 +1,7 @@
-// replay_account_test.cpp - goal: outcomes of a fast replay that cannot be are refused, while pools
-// fill as well as when they are full. Method: by hand, one wrong outcome each; what the policy
-// wrote of states and counts is as it would be if the outcome were true, so that only following the
-// outcomes can tell.
+// replay_account_test.cpp - goal: impossible outcomes of a fast replay are refused, while pools
+// fill and when they are full. Method: by hand, one wrong outcome each. The policy's states and
+// counts are written as if the outcome were true, so that only following the outcomes can find the
+// fault.
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -36,7 +36,7 @@ bool follows(uint32_t slots, uint32_t width, const list &experts, const list &ou
 TEST_CASE("one request at a time") {
     CHECK(follows(3, 1, {0, 1, 0}, {kept, kept, kept}, {0, 1}));
     CHECK(follows(2, 1, {0, 1, 2, 2}, {kept, kept, 0, kept}, {1, 2}));
-    // Filling: an eviction at a hit, one though there is room, of what is not there.
+    // Filling: an eviction at a hit, one though there is room, one of an absent page.
     CHECK_FALSE(follows(3, 1, {0, 1, 0}, {kept, kept, 1}, {0, 1}));
     CHECK_FALSE(follows(3, 1, {0, 1}, {kept, 0}, {1}));
     CHECK_FALSE(follows(3, 1, {0, 1}, {kept, 5}, {0, 1}));
@@ -50,7 +50,7 @@ TEST_CASE("one request at a time") {
 
 TEST_CASE("steps wider than the pool leave requests without a slot, and no more than they must") {
     CHECK(follows(1, 2, {0, 1, 2, 3}, {kept, bypass, 0, bypass}, {2}));
-    // A page of an earlier step could go: nobody has to do without.
+    // A page of an earlier step could go, so no request may be left without a slot.
     CHECK_FALSE(follows(1, 2, {0, 1, 2, 3}, {kept, bypass, bypass, bypass}, {0}));
     // A page of this step may not.
     CHECK_FALSE(follows(1, 2, {0, 1}, {kept, 0}, {1}));

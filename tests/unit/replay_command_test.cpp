@@ -1,6 +1,6 @@
-// replay_command_test.cpp - goal: `moorage replay` keeps the contract: fields, exit codes, bytes
-// that do not change, a table that fits. Method: the built program is run on small traces; its
-// figures are compared with each other and with those of the library, never with an earlier output.
+// replay_command_test.cpp - goal: `moorage replay` keeps the contract: fields, exit codes, stable
+// bytes, a table that fits. Method: run the built program on small traces. Compare its figures with
+// each other and with those of the library, never with an earlier output.
 #include "tests/unit/replay_fixture.h"
 
 #include <map>

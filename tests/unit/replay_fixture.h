@@ -22,7 +22,7 @@ struct shape {
     uint32_t layers = 1, experts = 1, top_k = 1;
 };
 
-// A trace of the given choices [token, layer, rank], through a file that is gone afterwards.
+// A trace of the given choices [token, layer, rank], through a file that is removed afterwards.
 inline core::trace make_trace(core::trace_data data) {
     static int number = 0;
     data.tokens = data.chosen.size() / (data.layers * data.top_k);
@@ -45,7 +45,7 @@ inline core::trace_data chosen(shape of, std::vector<uint16_t> experts) {
     return data;
 }
 
-// Random choices; small experts are likelier, and half the tokens repeat the one before.
+// Random choices. Small experts are likelier, and half the tokens repeat the one before.
 inline core::trace_data random_choices(shape of, uint64_t tokens, uint64_t seed) {
     std::mt19937_64 random(seed);
     std::vector<uint16_t> experts;
@@ -103,7 +103,7 @@ inline core::setting set(std::string key, core::setting_value value) {
     return {std::move(key), std::move(value), "test"};
 }
 
-// The counts of a job that has to work.
+// The counts of a job that must succeed.
 inline core::replay_result counted(const core::trace &source, const core::replay_job &job) {
     const core::future coming(source, job.tokens);
     auto result = core::replay(source, &coming, job);

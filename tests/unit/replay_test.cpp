@@ -1,7 +1,7 @@
-// replay_test.cpp - goal: replays count what the contract's semantics say, by both paths, whatever
-// the threads, and wrong policies are blamed. Method: a naive lru written from the definition; the
-// worked examples and facts of layered paging; both paths against each other on random
-// traces; policies that misbehave to order, whose faults the host repairs into a run that is known.
+// replay_test.cpp - goal: replays count by the contract's rules, by both paths, with any number of
+// threads, and wrong policies are blamed. Method: a naive lru written from the definition; the
+// worked examples and facts of layered paging; both paths compared on random traces; policies that
+// misbehave to order, whose faults the host repairs into a known run.
 #include "tests/unit/replay_fixture.h"
 
 #include <map>
@@ -248,8 +248,8 @@ TEST_CASE("a pool too small for a step serves the rest without caching it") {
 
 TEST_CASE("a shared lru hits nothing up to the stated size, whatever the routing") {
     const shape of{4, 5, 2};
-    // Every token alike: the routing that is kindest to a cache. Ranks change places, which is what
-    // brings two requests of an expert closest to each other.
+    // Every token alike: the best routing for a cache. Ranks change places, which brings two
+    // requests of an expert as close as possible.
     std::vector<uint16_t> choices;
     for (int token = 0; token < 20; ++token)
         for (uint32_t layer = 0; layer < of.layers; ++layer) {

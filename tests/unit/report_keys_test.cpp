@@ -1,7 +1,7 @@
-// Goal: no figure of a run's report is a number that nothing ever assigns: each is measured by some
-// run, or null. Method: runs that between them do all that a run can do, the union of their JSON by
-// path, and a complaint for every number that is 0 in all of them; each key of the contract has to
-// be among the paths.
+// Goal: no figure of a run's report is a number that nothing ever assigns. Each is measured by some
+// run, or null. Method: runs that together use all features, the union of their JSON by path, and a
+// complaint for every number that is 0 in all of them. Each key of the contract must be among the
+// paths.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -80,7 +80,7 @@ TEST_CASE("every number of a report is measured by some run") {
     ahead.transport = {"chunked", "test", {}};
     ahead.per_layer = true;
     on.run_it(ahead);
-    ahead.dispatch.plugin = "overlap";  // the CPU, and loads behind what it computes
+    ahead.dispatch.plugin = "overlap";  // the CPU, and loads behind its work
     ahead.prefill = 4;
     ahead.guard = true;
     ahead.guard_window = 4;

@@ -1,6 +1,6 @@
-// Goal: a run's figures come out right as JSON and text. Method: a report whose numbers are chosen
-// so that every derived one can be worked out by hand, the contract's key order written out, and
-// properties (width, equal bytes) over extreme reports.
+// Goal: a run's figures come out right as JSON and text. Method: a report whose numbers allow every
+// derived one to be worked out by hand, the contract's key order written out, and properties
+// (width, equal bytes) over extreme reports.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// rope_test.cpp - goal: every kind of rotary embedding turns each pair by the angle its paper says.
+// rope_test.cpp - goal: every kind of rotary embedding turns each pair by the angle of its paper.
 // Method: tiny dimensions worked out by hand (powers of ten as theta, so that frequencies are plain
 // numbers), properties at the ends of ramps and bands, and rotation as complex multiplication.
 #include <doctest/doctest.h>
@@ -55,7 +55,7 @@ TEST_CASE("dynamic: plain within the trained context, the slowest pair stretched
     CHECK(rope_scaling_of(of, 100) == 0);
     CHECK(rope_scaling_of(of, 101) == 101);  // each length has a turn of its own
     near(rope_turn_of(of, 100).frequencies, {1, 0.1, 0.01, 0.001});
-    // Twice the context: the base grows by (3 * 2 - 2)^(8/6) = 4^(4/3); pair i then turns slower by
+    // Twice the context: the base grows by (3 * 2 - 2)^(8/6) = 4^(4/3). Pair i then turns slower by
     // 4^(4/3 * i/4) = 4^(i/3), so the last one by 4.
     near(rope_turn_of(of, 200).frequencies,
          {1, 0.1 / std::cbrt(4.0), 0.01 / std::cbrt(16.0), 0.001 / 4});

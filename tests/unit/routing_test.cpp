@@ -1,6 +1,6 @@
 // routing_test.cpp - goal: every rule of routing chooses and weighs as its model does. Method:
 // logits whose exponentials are plain numbers (logarithms), so that scores and weights are worked
-// out by hand; ties, groups at their edges, and the agreement of choose with weigh at random.
+// out by hand; ties, groups at their edges, and random agreement of choose with weigh.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Goal: rows that have ended are not lost, a command goes on with the others alone, and rows of one
-// worker do not influence each other. Method: the built program, interrupted, and its rows counted
-// in the file; what it then says is compared with what it says where nothing happened.
+// Goal: finished rows are not lost, a command resumes with the others alone, and rows of one worker
+// do not influence each other. Method: the built program, interrupted, and its rows counted in the
+// file. Its later output is compared with that of an undisturbed run.
 #include "tests/unit/program.h"
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/stat.h>
 
 #include "core/base/json.h"
 #include "core/source/trace_write.h"
@@ -136,7 +138,7 @@ TEST_CASE("an interrupted comparison shows its rows, and can go on") {
         ::close(to), ::close(err);
         // Rows of `mortal` wait for ever, so this comparison never ends.
         while (on.lines("c.json.rows") < 6) std::this_thread::sleep_for(10ms);
-        // To the program alone, or to its whole group, as a terminal does.
+        // The signal goes to the program alone, or to its whole group, as from a terminal.
         ::kill(signal == SIGINT ? -child : child, signal);
         CHECK(program::wait(child) == 128 + signal);
         const json shown = json::parse(on.read("c.json"));
@@ -150,9 +152,9 @@ TEST_CASE("an interrupted comparison shows its rows, and can go on") {
     std::filesystem::copy_file(on.file("c.json.rows"), on.file("k.jsonl"));
     const ended rest = on.run(with(common, {sound, "--resume", "--rows", "k.jsonl"}));
     CHECK_MESSAGE(rest.code == 0, rest.errors);
-    CHECK(on.lines("k.jsonl") == 16 * 6);  // what had ended did not run again
+    CHECK(on.lines("k.jsonl") == 16 * 6);  // finished rows did not run again
     const std::string resumed = on.read("c.json");
-    // Beside the JSON, rows are kept until all are there.
+    // Rows are kept beside the JSON until all are there.
     CHECK(on.run(with(common, {sound, "--resume"})).out == rest.out);
     CHECK(std::ranges::count(on.names(), "c.json.rows") == 0);
     CHECK(on.read("c.json") == resumed);
@@ -222,6 +224,59 @@ TEST_CASE("an interrupted replay shows its rows, and goes on") {
     CHECK(rest.out == whole.out);
     CHECK(on.read("r.json") == figures);
     CHECK(on.lines("r.rows") == lines + 1);
+}
+
+TEST_CASE("no output replaces an input, nor a file that holds no rows") {
+    const bench on;
+    const std::string trace = on.read("t.safetensors"), config = on.read("run.toml"),
+                      device = on.read("device.toml");
+    on.folder.write("notes.txt", "first note\nsecond note\n");
+    const std::vector<std::vector<std::string>> refused = {
+        {"--rows", "t.safetensors"}, {"--rows", "run.toml"},
+        {"--rows", "device.toml"},   {"--rows", "notes.txt"},
+        {"--json", "run.toml"},      {"--csv", "t.safetensors"},
+        {"--html", "device.toml"},   {"--json", "./run.toml"},
+        {"--json", "t.safetensors"}, {"--rows", "notes.txt", "--resume"}};
+    for (const auto &words : refused) {
+        CAPTURE(words[0] + " " + words[1]);
+        const ended how = on.run(with(six, words));
+        CHECK(how.code == 2);
+        CHECK_MESSAGE(how.errors.find("name another") != std::string::npos, how.errors);
+    }
+    CHECK(on.run({"run", "run.toml", "--timeline", "device.toml"}).code == 2);
+    CHECK(on.run({"run", "run.toml", "--json", "run.toml"}).code == 2);
+    CHECK(on.run({"replay", "t.safetensors", "--policies", "lru", "--slots", "4", "--rows",
+                  "t.safetensors"})
+              .code == 2);
+    CHECK(on.run({"tune", "run.toml", "--param", "memory.experts", "--target", "tpot_ms=50",
+                  "--rows", "run.toml"})
+              .code == 2);
+    const std::string fifo = on.file("pipe");
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    CHECK(on.run(with(six, {"--rows", "pipe"})).code == 2);
+    CHECK(on.read("t.safetensors") == trace);
+    CHECK(on.read("run.toml") == config);
+    CHECK(on.read("device.toml") == device);
+    CHECK(on.read("notes.txt") == "first note\nsecond note\n");
+}
+
+TEST_CASE("a row that was damaged is made again") {
+    const bench on;
+    const ended whole = on.run(with(six, {"--rows", "r.jsonl", "--json", "whole.json"}));
+    REQUIRE(whole.code == 0);
+    const std::string rows = on.read("r.jsonl");
+    // A digit of the first row's bytes, one digit less, and one more.
+    const size_t packed = rows.find("\"packed\":\"") + 10, digit = packed + 41;
+    for (const std::string &other :
+         {std::string(1, rows[digit] == '7' ? '8' : '7'), std::string(), std::string("00")}) {
+        on.folder.write("r.jsonl", rows.substr(0, digit) + other + rows.substr(digit + 1));
+        const ended rest =
+            on.run(with(six, {"--rows", "r.jsonl", "--resume", "--json", "rest.json"}));
+        CHECK(rest.code == 0);
+        CHECK(rest.errors.find("damaged") != std::string::npos);
+        CHECK(on.read("rest.json") == on.read("whole.json"));
+        CHECK(on.lines("r.jsonl") == 7);
+    }
 }
 
 // The time that a policy took is among a row's figures, so rows that were kept show the same again.

@@ -1,7 +1,7 @@
-// Goal: a row that fails, or whose policy dies, takes no other with it, in every command that sets
-// rows side by side; and what comes back from a row's process is what it sent. Method: the built
-// program with a policy that dies to order, its finished rows compared with those of a run in which
-// nothing dies; reports packed and unpacked, by the bytes of their text, JSON and page.
+// Goal: a row that fails, or whose policy dies, harms no other row, in every command that sets rows
+// side by side. A row's process delivers exactly the bytes that it sent. Method: the built program
+// with a policy that dies to order, its finished rows compared with those of a run in which nothing
+// dies; reports packed and unpacked, by the bytes of their text, JSON and page.
 #include "tests/unit/program.h"
 
 #include <algorithm>
@@ -52,6 +52,40 @@ size_t count_of(const std::string &text, const std::string &part) {
 
 }  // namespace
 
+// The process goes on after such a call, so only what arrives tells that something is wrong.
+TEST_CASE("a policy that reaches for descriptors is named, and no other row loses anything") {
+    const bench on;
+    const ended how =
+        on.run({"compare", "run.toml", "--sweep", "cache.mortal.way=none,close,replace,scribble",
+                "--json", "c.json", "--rows", "r.jsonl", "--jobs", "1"});
+    CHECK(how.code == 1);
+    const json all = on.parsed("c.json");
+    CHECK(all["results"].size() == 1);
+    REQUIRE(all["failed"].size() == 3);
+    for (const json &row : all["failed"]) {
+        const std::string text = row["error"];
+        CAPTURE(text);
+        CHECK(text.find("policy mortal (" + mortal + ")") != std::string::npos);
+        CHECK(text.find("a descriptor that is moorage's") != std::string::npos);
+        CHECK(row["garbled"] == true);
+    }
+    CHECK(count_of(on.read("r.jsonl"), "junk") == 0);
+    const std::string whole =
+        on.run({"run", "run.toml", "--set", "cache.mortal.way=none", "--json", "-"}).out;
+    CHECK(json::parse(whole)["tokens"] == 64);
+    for (const char *way : {"close", "replace", "scribble"}) {
+        CAPTURE(way);
+        const ended run = on.run(
+            {"run", "run.toml", "--set", std::string("cache.mortal.way=") + way, "--json", "-"});
+        CHECK(run.code == 3);
+        CHECK_MESSAGE(run.errors.find("policy mortal (" + mortal + ")") != std::string::npos,
+                      run.errors);
+        const json said = json::parse(run.out, nullptr, false);
+        REQUIRE_MESSAGE(said.is_object(), run.out);
+        CHECK(said["failed"]["garbled"] == true);
+    }
+}
+
 TEST_CASE("compare: rows die each in a way of its own, and the others stay") {
     const bench on;
     const ended how =
@@ -79,7 +113,7 @@ TEST_CASE("compare: rows die each in a way of its own, and the others stay") {
         CHECK(row["layer"] == 0);
         CHECK(row["token"] == 7);  // the fourth call, after four loads into empty slots
     }
-    // Wrong advice is an error, of which nobody died.
+    // Wrong advice is an error, but no death.
     CHECK_FALSE(failed("few").contains("signal"));
     CHECK(failed("few")["error"].get<std::string>().find("mortal") != std::string::npos);
     for (const char *way : {"segv", "abort", "exit", "few"}) {
@@ -301,7 +335,7 @@ TEST_CASE("a report that went through a pipe writes the same bytes") {
         };
         CHECK(page(copy) == page(*report));
         CHECK(packed(copy) == bytes);
-        // Bytes that are missing or too many are noticed, whatever they would have said.
+        // Missing or extra bytes are noticed, whatever their content.
         for (size_t cut = 0; cut < bytes.size(); cut += 1 + bytes.size() / 97) {
             run_report part;
             CHECK_FALSE(unpack(std::string_view(bytes).substr(0, cut), part));

@@ -317,7 +317,7 @@ TEST_CASE("--set types its value as TOML does, and else as text") {
     CHECK(value("a = b") == setting_value{std::string("a = b")});
     CHECK(value("5 # five") == setting_value{std::string("5 # five")});
     CHECK(value("1979-05-27") == setting_value{std::string("1979-05-27")});
-    // Where text is asked for, a number is text.
+    // A number is text for a key that takes text.
     CHECK(accepted(least, {"report.title=2024"}).title == "2024");
     CHECK(accepted(least, {"hardware.profile=4090"}).profile == "4090");
     CHECK(accepted(least, {"run.seed=1", "run.seed=2"}).seed == 2);

@@ -1,6 +1,6 @@
-// run_memory_test.cpp - goal: the memory of a run does not grow with its tokens, the optimum's
-// included. Method: everything that is taken by operator new, of policies too, is counted while
-// some tokens and twice as many of one kind are emulated.
+// run_memory_test.cpp - goal: the memory of a run does not grow with its tokens, also with the
+// optimum. Method: count all memory from operator new, also of policies, while some tokens and then
+// twice as many of one kind are emulated.
 #include <doctest/doctest.h>
 #include <malloc.h>
 

@@ -1,7 +1,7 @@
 // sampler_test.cpp - goal: the next token is the most probable one, or drawn from exactly the
-// distribution that penalties, temperature, top_k, top_p and min_p leave; [source] says which.
-// Method: distributions of a few tokens worked by hand, and those of drawn settings by a plain
-// float64 reference; counts of many draws against them; likelihoods against sums by hand; small
+// distribution that penalties, temperature, top_k, top_p and min_p leave. [source] chooses. Method:
+// distributions of a few tokens worked by hand, and those of drawn settings by a plain float64
+// reference; counts of many draws compared with them; likelihoods compared with sums by hand; small
 // configurations.
 #include "core/source/sampler.h"
 
@@ -108,7 +108,7 @@ TEST_CASE("top_k keeps the k most probable in their proportions") {
     check_shares(shares({.temperature = 1, .top_k = 2, .seed = 4}, four), {0, 0.625, 0, 0.375});
     check_shares(shares({.temperature = 1, .top_k = 1, .seed = 4}, four), {0, 1, 0, 0});
     check_shares(shares({.temperature = 1, .top_k = 99, .seed = 4}, four), {0.15, 0.5, 0.05, 0.3});
-    // Among equals the smaller ids stay.
+    // Among equal ones the smaller ids stay.
     const std::vector<float> level(4, 1.5f);
     check_shares(shares({.temperature = 1, .top_k = 3, .seed = 5}, level),
                  {1 / 3.0, 1 / 3.0, 1 / 3.0, 0});

@@ -1,6 +1,6 @@
-// scene_test.cpp - goal: the arrays that policies see are those of the description. Method: rates
-// and times worked out by hand in comments, counts of a trace done naively, properties of what is
-// drawn, and every refusal once.
+// scene_test.cpp - goal: policies see the arrays of the description. Method: rates and times worked
+// out by hand in comments, counts of a trace done naively, properties of drawn values, and every
+// refusal once.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -403,8 +403,8 @@ TEST_CASE("a trace serves the models that it fits, others are drawn where that i
             {"model m has 12", "choose models that fit"});
 }
 
-// Two subjects of Mixtral's shape: in every layer expert e has e + 1 of 36 calls for astronomers
-// and 8 - e of 36 for lawyers, who ask for three requests in four.
+// Two subjects of Mixtral's shape. In every layer expert e has e + 1 of 36 calls for astronomers
+// and 8 - e of 36 for lawyers, who send three requests in four.
 std::filesystem::path frequencies_of_subjects() {
     moorage::test::raw_file file;
     file.metadata = {{"format", "moorage.frequency"},
@@ -463,7 +463,7 @@ TEST_CASE("what the sizes of models decide") {
              drawn);
     refused(switch8 + lone_server(gpu + "gpu_count = 5\nexpert_memory_bytes = 186856243\n") + drawn,
             {"96 experts need", "have 934281215", "room for 95 whole ones"});
-    // With a cloud there is no least; a model that nobody asks for needs no room.
+    // With a cloud there is no lower limit. A model that nobody asks for needs no room.
     accepted(switch8 + lone_server(gpu + "expert_memory_bytes = 0\n") + drawn +
              "[cluster.cloud]\nflops = 1e15\n");
     accepted(switch8 + "[[cluster.models]]\nname = \"n\"\nshape = \"switch_base_128\"\n" +
@@ -512,7 +512,7 @@ TEST_CASE("users and servers out of radio range are named, others are not") {
     refused(text("-8000", "100", ""), {"u is out of radio range: 88", "of which 1000 are needed"});
     refused(text("-1e7", "100", ""), {"u is out of radio range"});
     refused(text("-5000", "8000", ""), {"a and far are out of radio range: 88"});
-    // Where a link is given the radio does not count.
+    // If a link is given, the radio does not count.
     accepted(
         text("-5000", "8000", "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e9\n"));
 }

@@ -1,7 +1,8 @@
 // segment_test.cpp - goal: the image of a segment holds its rows and columns and nothing else, and
-// experts are cut where sums are. Method: experts of random sizes, of every type and with rows far
-// apart (as gpt-oss stores gate and up), gathered byte by byte in plain loops; images copied in
-// pieces in random order; views read back value by value; borders against a search over all.
+// experts are cut at the borders of sums. Method: experts of random sizes, of every type and with
+// rows far apart (as gpt-oss stores gate and up), gathered byte by byte in plain loops; images
+// copied in pieces in random order; views read back value by value; borders compared with a search
+// over all.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // segments_pipeline_test.cpp - goal: split experts are loaded, computed and kept segment by segment
-// as the rules say. Method: runs on the toy machine worked by hand; runs on random traces in which
-// every segment that was asked for must have been computed, once.
+// by the rules. Method: runs on the toy machine worked by hand. Runs on random traces: every
+// requested segment must have been computed, once.
 //
 // The toy's experts have 5000 rows in parts of 640, so split = 0.5 is 2560 rows: a top segment has
 // 51,200 bytes (6,120 ns over the link, 52 ns on the GPU), a bottom 48,800 (5,880 ns, 49 ns).
@@ -250,9 +250,8 @@ TEST_CASE("an expert of the running step is not ordered for the next visit of it
 TEST_CASE("prefetched segments in every place do not keep a demanded one out") {
     bench on;
     // All layers ask for experts 0 to 5 of 16; there are 11 frames. From token 1 on layer 1 finds 2
-    // tops of layer 2 in the buffer and 5 bottoms of its own, two of them of its cached experts;
-    // what it demands takes the other frames, and its own orders all that the buffer may still
-    // have.
+    // tops of layer 2 in the buffer and 5 bottoms of its own, two of them of its cached experts.
+    // Its demand takes the other frames, and its own orders all that the buffer may still have.
     const std::vector<std::vector<uint16_t>> layers(3, {0, 1, 2, 3, 4, 5});
     on.write(toy::routing({layers, layers, layers}, 16, {0, 3}, false));
     on.slow_down();
@@ -282,7 +281,7 @@ TEST_CASE("slots that a budget moves from layer to layer are not lost") {
         on.config.split = split;
         const run_report report = on.run_it();
         CHECK(report.experts.requested == 40 * 2 * 2);
-        CHECK(report.experts.misses > 20);  // what moves has to be loaded again
+        CHECK(report.experts.misses > 20);  // moved experts must be loaded again
     }
 }
 

@@ -1,8 +1,8 @@
-// side_thread_test.cpp - goal: each part of what a side thread is told is done once, by the thread
-// or by who helps, and nothing has ended before all of it has; a load that many bring has the bytes
-// that one would bring. Method: counts over many starts with helpers on several threads; a thread
-// that is held inside its part; segments of random experts in random pieces against their copy in
-// one go. To be run under the thread sanitizer too.
+// side_thread_test.cpp - goal: each part of a side thread's work is done once, by the thread or by
+// a helper, and nothing has ended before all of it has. A load by many threads has the same bytes
+// as by one. Method: counts over many starts with helpers on several threads; a thread that is held
+// inside its part; segments of random experts in random pieces compared with their copy in one go.
+// Run it under the thread sanitizer too.
 #include "core/execute/side_thread.h"
 
 #include <doctest/doctest.h>

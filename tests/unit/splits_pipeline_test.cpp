@@ -1,6 +1,5 @@
-// splits_pipeline_test.cpp - goal: layers that are split each in its own place are loaded,
-// computed, moved and laid out anew as the rules say. Method: runs on the toy machine worked by
-// hand.
+// splits_pipeline_test.cpp - goal: layers with different splits are loaded, computed, moved and
+// laid out anew by the rules. Method: runs on the toy machine worked by hand.
 //
 // The toy's experts have 5000 rows in parts of 640, so split = 0.512 is 2560 rows: a top segment
 // has 51,200 bytes (6,120 ns over the link, 52 ns on the GPU, 103 ns to move: read and written), a
@@ -45,8 +44,8 @@ TEST_CASE("a top that was prefetched moves to its slot after its expert has been
     // Head 23,499.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.023499));
     // Token 1, layer 0: gate 23,669; both segments are late: top 29,509 to 29,561, bottom 35,389 to
-    // 35,438. The move follows what was queued before it, to 35,541. Layer 1: gate 35,711, a hit:
-    // 35,811; the prefetch brings the bottom alone, 35,711 to 41,591. Head 35,821.
+    // 35,438. The move follows the earlier queue, to 35,541. Layer 1: gate 35,711, a hit: 35,811;
+    // the prefetch brings the bottom alone, 35,711 to 41,591. Head 35,821.
     CHECK(report.tpot_ms.p99 == doctest::Approx(0.012322));
     // Token 2, layer 0: gate 35,991, the top is in its slot: 36,043; bottom 41,591 to 41,640 and
     // nothing to move. Layer 1: gate 41,810, done 41,910; head 41,920.
@@ -63,7 +62,7 @@ TEST_CASE("a top that was prefetched moves to its slot after its expert has been
 }
 
 TEST_CASE("another split: the caches are emptied, laid out and filled between two passes") {
-    // Two experts a layer and two slots: whatever the order, all of them fill the cache.
+    // Two experts a layer and two slots: in any order, all of them fill the cache.
     bench on(toy::routing({{{0}, {0}}, {{0}, {0}}}, 2, {0, 1, 2}, false));
     on.config.cache.plugin = "lcp";
     on.config.budget.params = {{"list", "2:0.512 2:1", "test"},
@@ -94,9 +93,9 @@ TEST_CASE("another split: the caches are emptied, laid out and filled between tw
 }
 
 TEST_CASE("a layer shrinks although its cached experts have their other segment in the buffer") {
-    // Two layers of one expert a token, split in half. Layer 0 keeps experts 0 and 1; after token 1
+    // Two layers of one expert a token, split in half. Layer 0 keeps experts 0 and 1. After token 1
     // the last step orders their bottoms, and the budget takes both slots for layer 1, which then
-    // wants all the room there is.
+    // needs all the room.
     bench on(toy::routing({{{0}, {0}}, {{1}, {1}}, {{2}, {2}}, {{3}, {3}}}, 4, {0, 4}, false));
     on.config.experts = 2;  // four tops of a half
     on.config.buffer_experts = 3;

@@ -1,6 +1,6 @@
 // stored_packed_test.cpp - goal: packed matrices of a directory are found by their tensors, and
-// what is wrong with those is named. Method: a golden model with one matrix packed by hand, then
-// with each of its tensors wrong; values are compared with codes and scales written here.
+// faults of those are named. Method: a golden model with one matrix packed by hand, then with each
+// of its tensors wrong. Values are compared with codes and scales written here.
 #include <doctest/doctest.h>
 
 #include "core/model/model.h"

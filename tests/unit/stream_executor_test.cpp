@@ -1,6 +1,6 @@
-// Goal: queues in order, gates, turns, and time that is all accounted for. Method: rings against
-// std::deque; a device that only writes down what it is given, under work drawn at random, against
-// a simulation that looks at every queue anew for each turn.
+// Goal: queues keep their order, gates and turns, and all time is accounted for. Method: rings
+// compared with std::deque; a device that only writes down its work, under random work, compared
+// with a simulation that looks at every queue anew for each turn.
 #include "core/execute/stream_executor.h"
 
 #include <deque>
@@ -17,7 +17,7 @@ using namespace moorage::core;
 
 namespace {
 
-// A turn takes a nanosecond, and one more for each operation in it; a piece is copied when the
+// A turn takes a nanosecond, and one more for each operation in it. A piece is copied when the
 // device rests, a hundred later.
 class written_down final : public turns_executor<written_down> {
 public:
@@ -68,8 +68,8 @@ struct queued_work {
     bool moves = false;
 };
 
-// The turns that a list of work takes when transfers arrive in the order of their numbers, each
-// when nothing else can go on.
+// The turns of a list of work, when transfers arrive in the order of their numbers, each when
+// nothing else can go on.
 std::vector<std::vector<uint32_t>> turns_of(std::deque<queued_work> device,
                                             std::deque<queued_work> cpu) {
     std::vector<std::vector<uint32_t>> all;

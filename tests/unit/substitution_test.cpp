@@ -1,7 +1,7 @@
-// Goal: what a lossy router changes is counted, held to the run's limits and priced. Method:
-// routers that substitute to order over traces small enough to count by hand; the cap against a
-// count made here, request by request, on random traces; the demo model, where exact requests have
-// to have the text of the plain run to the byte, and the likelihood that of the plain run.
+// Goal: changes by a lossy router are counted, limited by the run's limits and priced. Method:
+// routers that substitute to order over traces small enough to count by hand. On random traces the
+// cap is compared with a count made here, request by request. With the demo model, exact requests
+// must have the text of the plain run to the byte, and its likelihood.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -152,7 +152,7 @@ TEST_CASE("a weight that is not the rule's counts, a dropped one by itself, with
         on.config.router.params = {{"factor", factor, "test"}};
         return on.run_it();
     };
-    // The rule's own, said again, and what rounding makes of it: nothing has changed.
+    // The rule's own choice again, also after rounding: nothing has changed.
     for (const double factor : {1.0, 1.00001}) {
         CHECK(with(factor).experts.substituted == 0);
         CHECK(with(factor).routing.rows_unchanged == 10);
@@ -242,7 +242,7 @@ TEST_CASE("the cap by hand") {
     on.write(five_tokens());
     on.config.substitution_max = 0.25;
     const run_report report = on.run_it();
-    // Every row wants one of its two. After row n of a request 2n choices are made, so one may be
+    // Every row wants one of its two. After row n of a request 2n choices are made. So one may be
     // substituted from row 2 on, two from row 4 on: a request of 4 rows has two, one of 2 rows one.
     CHECK(report.experts.substituted == 5);
     CHECK(report.routing.held_cap == 5);

@@ -1,5 +1,5 @@
-// supervise_test.cpp - goal: however a child ends, the parent says who was at work, and where.
-// Method: works that end themselves in each way inside a call that is on the board; the expected
+// supervise_test.cpp - goal: however a child ends, the parent names the policy at work and the
+// call. Method: works that end themselves in each way inside a call on the board. The expected
 // names are written beside them.
 #include <doctest/doctest.h>
 

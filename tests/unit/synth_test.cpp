@@ -1,7 +1,7 @@
 // synth_test.cpp - goal: synthetic traces follow their law and are the same everywhere. Method:
-// published outputs of the generators; frequencies, reuse and accuracy against the exact
-// probability within five standard deviations; known miss ratios of lru and fifo on the family that
-// the benchmarks use.
+// published outputs of the generators; frequencies, reuse and accuracy compared with the exact
+// probability within five standard deviations; known miss ratios of lru and fifo on the family of
+// the benchmarks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -246,7 +246,7 @@ TEST_CASE("predictions hold the wished share of the chosen experts, and no exper
             }
             near(right, 36'000, accuracy);
         }
-    // Where all experts are chosen, there is no wrong one to predict.
+    // If all experts are chosen, no prediction can be wrong.
     const trace_data all = make({.layers = 1,
                                  .experts = 2,
                                  .top_k = 2,

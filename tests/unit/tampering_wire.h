@@ -1,5 +1,5 @@
-// tampering_wire.h - a wire that changes, swallows or sends again what a node says, for tests of
-// what the others make of it.
+// tampering_wire.h - a wire that changes, swallows or repeats a node's messages, to test the
+// others.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 
 namespace moorage::test {
 
-// The message, whose header it may change, too; checksums are made anew. Returns how often it is
-// sent.
+// The message. It may change the header, too; checksums are made anew. Returns the number of times
+// to send it.
 struct said {
     core::frame_header header;
     std::vector<std::byte> bytes;  // header and body
@@ -50,7 +50,7 @@ public:
             core::end_frame(what.bytes, what.header);
         for (int i = 0; i < times; ++i) {
             const moorage_wire_part part{what.bytes.data(), what.bytes.size(), 0};
-            // The bytes are gone when this returns, and nobody asks for SENT.
+            // The bytes are gone when this returns, and no SENT is needed.
             while (through_->send(connection, {&part, 1}, user) == MOORAGE_WIRE_FULL) continue;
         }
         return MOORAGE_WIRE_DONE;

@@ -1,7 +1,7 @@
-// texts_test.cpp - goal: what a configuration asks of a model becomes the requests that it should,
-// and what cannot be asked is refused with file, place and limit. Method: every form of file on
-// small models, requests written out by hand; every error's text; files damaged at random, which
-// end in requests that hold their limits or in an error of one line.
+// texts_test.cpp - goal: a configuration becomes the right requests to a model. Impossible requests
+// are refused with file, place and limit. Method: every form of file on small models, requests
+// written out by hand; every error's text; files damaged at random, which give requests within
+// their limits or an error of one line.
 #include "core/pipeline/texts.h"
 
 #include <doctest/doctest.h>

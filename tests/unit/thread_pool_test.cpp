@@ -1,6 +1,6 @@
 // thread_pool_test.cpp - goal: every item of every loop runs exactly once and is over when each()
 // returns, for any number of threads, busy or asleep. Method: counts over many loops of random
-// length, with pauses that let workers fall asleep; to be run under the thread sanitizer too.
+// length, with pauses that let workers fall asleep. Run it under the thread sanitizer too.
 #include <doctest/doctest.h>
 
 #include <algorithm>

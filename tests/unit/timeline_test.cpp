@@ -1,6 +1,6 @@
-// Goal: a timeline is what trace viewers read, in every circumstance. Method: files are parsed back
-// and compared with the events that were given: JSON by the library, protobuf by a decoder of its
-// own that has the field numbers of Perfetto's published proto files.
+// Goal: trace viewers can read a timeline, in every circumstance. Method: files are parsed back and
+// compared with the given events: JSON by the library, protobuf by a decoder with the field numbers
+// of Perfetto's published proto files.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -184,7 +184,7 @@ TEST_CASE("files that cannot be written are reported with their name") {
     const auto refused = timeline::open("/nowhere/at/all/t.json");
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.failure().text.find("/nowhere/at/all/t.json") != std::string::npos);
-    CHECK_FALSE(timeline::open("/dev/null").ok());  // what is no file cannot be replaced
+    CHECK_FALSE(timeline::open("/dev/null").ok());  // a device cannot be replaced
     // A file that may not grow stands for a full disk.
     const scratch_file file("limited");
     const auto shown = opened(file);
@@ -443,7 +443,7 @@ TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows"
     CHECK(static_cast<double>(caused_ns) / 1e6 == doctest::Approx(done.total_ms));
     CHECK(static_cast<double>(computed_ns) / 1e6 == doctest::Approx(done.time.compute));
 
-    // In pieces: each with its own bytes, which are together what crossed the link.
+    // In pieces, each with its own bytes. Together they are the bytes on the link.
     on.config.transport.plugin = "chunked";
     on.config.transport.params = {{"chunk_bytes", int64_t{30'000}, "test"},
                                   {"demand_whole", false, "test"}};

@@ -1,6 +1,6 @@
-// tokenizer_decode_test.cpp - goal: decoding in pieces gives what the reference library gives at
-// once. Method: its rules on whole lists of tokens, written plainly, against random chains and
-// tokens.
+// tokenizer_decode_test.cpp - goal: decoding in pieces gives the text of the reference library's
+// decoding at once. Method: its rules on whole lists of tokens, written plainly, compared on random
+// chains and tokens.
 #include <doctest/doctest.h>
 
 #include <cstdio>

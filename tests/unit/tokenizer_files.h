@@ -12,7 +12,7 @@ namespace moorage::test {
 
 using core::json;
 
-// The token of one byte in the byte alphabet, built as GPT-2 publishes it.
+// The token of one byte in the byte alphabet, by GPT-2's published rule.
 inline std::string byte_token(int byte) {
     const auto printable = [](int b) {
         return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
@@ -53,7 +53,7 @@ inline json byte_level_file(const merge_names &merges) {
             {"model", byte_level_model(merges)}};
 }
 
-// Split by a regular expression, then bytes, as Llama 3 and its successors.
+// Splits by a regular expression, then into bytes, as Llama 3 and its successors.
 inline json split_file(const std::vector<std::string> &patterns, const merge_names &merges) {
     json file = byte_level_file(merges);
     json steps = json::array();

@@ -1,6 +1,6 @@
-// tokenizer_parts_test.cpp - goal: patterns, splits, normalisers and added tokens do what the
-// reference library does. Method: its documentation's examples and cases worked by hand, above all
-// where its regular expressions mean something else than PCRE2's.
+// tokenizer_parts_test.cpp - goal: patterns, splits, normalisers and added tokens follow the
+// reference library. Method: its documentation's examples and cases worked by hand, above all those
+// in which its regular expressions differ from PCRE2's.
 #include <doctest/doctest.h>
 
 #include "core/model/tokenizer_added.h"
@@ -161,7 +161,7 @@ TEST_CASE("split: every rule, and inverted") {
     CHECK(split(match_rule::removed, true) == strings{"-", "-", "-"});
     CHECK(words_of(split_step(regex(R"(\p{N})"), match_rule::isolated), "a12") ==
           strings{"a", "1", "2"});
-    // A word is a text of its own: what a look-ahead sees ends with it.
+    // A word is a text of its own: a look-ahead ends with it.
     text_words words{"a b", {{0, 2, true}, {2, 3, false}}};
     REQUIRE(apply(split_step(regex(R"( (?!\S))"), match_rule::isolated), words, SIZE_MAX));
     CHECK(words.words.size() == 3);

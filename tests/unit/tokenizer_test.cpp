@@ -1,7 +1,7 @@
-// tokenizer_test.cpp - goal: a tokenizer.json gives the ids and the texts that the reference
-// library gives, text survives the way there and back, and no damage to the file does harm. Method:
-// the reference's ids for the demo model, files small enough to work ids out by hand, random texts
-// and random ids, every value of a file replaced by others, random damage.
+// tokenizer_test.cpp - goal: a tokenizer.json gives the ids and the texts of the reference library,
+// text survives the way there and back, and no damage to the file does harm. Method: the
+// reference's ids for the demo model, files small enough to work ids out by hand, random texts and
+// random ids, every value of a file replaced by others, random damage.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -57,7 +57,8 @@ std::unique_ptr<tokenizer> demo() {
     return std::move(opened).value();
 }
 
-// Characters of all lengths, spaces, marks, what patterns look for, and now and then any character.
+// Characters of all lengths, spaces, marks, characters of the patterns, and now and then any
+// character.
 std::string random_text(std::mt19937 &random) {
     static const std::vector<std::string> common = {
         "a",  "B", " ",    "  ",     "\n",      "\r\n",   "'s",     "'LL", "12",     "!",
@@ -369,7 +370,7 @@ TEST_CASE("what is not known is refused by its name and place") {
 
 namespace {
 
-// Reads what may be damaged, and puts it to work if it can be read.
+// Reads a possibly damaged file, and uses it if it can be read.
 bool survives(const std::string &file) {
     const auto made = tokenizer::parse(file, "damaged.json");
     if (!made) return made.failure().text.find('\0') == std::string::npos;
@@ -469,7 +470,7 @@ TEST_CASE("normalisers that multiply a text are held, on the way in and out") {
     REQUIRE_FALSE(doubled.ok());
     CHECK(doubled.failure().text.find("doubling: the pre_tokenizers make ") == 0);
 
-    // Decoding has no errors: what would be too long stays as it is.
+    // Decoding has no errors: a text that would be too long stays as it is.
     json out = byte_level_file({});
     out["decoder"] = {{"type", "Sequence"}, {"decoders", json::array()}};
     for (int i = 0; i < 8; ++i) out["decoder"]["decoders"].push_back(longer);

@@ -1,8 +1,8 @@
-// told_test.cpp - goal: policies are told what is so: the order of items and what each costs, the
-// cause of every load and eviction, what came of prefetches, how long until the next layer, what
-// room there is. Method: a policy that writes down every call, in runs on the toy machine worked by
-// hand (an expert takes 100 ns on the GPU, 11,000 ns over the link, 2,500 ns on the CPU; a layer's
-// gate is there after 170 ns, the head takes 10 ns).
+// told_test.cpp - goal: policies are told the truth: the order of items and the cost of each, the
+// cause of every load and eviction, the fates of prefetches, the time until the next layer, the
+// room. Method: a policy that writes down every call, in runs on the toy machine worked by hand (an
+// expert takes 100 ns on the GPU, 11,000 ns over the link, 2,500 ns on the CPU; a layer's gate is
+// there after 170 ns, the head takes 10 ns).
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -44,7 +44,7 @@ struct bench : test::toy_run {
         CHECK(done.faults.empty());
         return done;
     }
-    // Those lines that have `part`.
+    // The lines that contain `part`.
     lines told(const std::string &part = "") const {
         std::ifstream in(folder / "log");
         lines all;
@@ -83,7 +83,7 @@ TEST_CASE("every call of two tokens, word by word") {
         "took 0 x1 of layer 0 at 0: load 11000 run 100",
         "took 1 x1 of layer 0 at 0: load 11000 run 100",
         // Gate 22,440; page 4 is on the link since 22,170, page 7 has not set out. The late one is
-        // demand now: 11,000 ns lie before what the step asks for.
+        // demand now: 11,000 ns lie before the step's own requests.
         "step 1 visit 1 token 0 layer 1: 0 x1 1 x1",
         "came to layer 1: used 0 late 1 wasted 0 cut 1 bytes 0",
         "items layer 1 behind 11000: 0 x1" + absent + " 1 x1" + absent,
@@ -252,7 +252,7 @@ TEST_CASE("several tokens: their number, the best score of each expert, merged p
 }
 
 TEST_CASE("no more predictions count than experts are asked for, and prefill is told as such") {
-    // Layer 1 is to be 3, then 1; it is 1.
+    // The prediction for layer 1 is 3, then 1; the choice is 1.
     trace_data data = toy::routing({{{0}, {1}}, {{0}, {1}}, {{0}, {1}}}, 4, {0, 3}, false);
     data.weights.values.assign(6, 1.0f);
     data.predictions = 2;

@@ -49,7 +49,7 @@ inline model_shape shape(uint32_t layers, uint32_t experts, uint32_t top_k) {
     return of;
 }
 
-// A folder that is gone at the end of the test.
+// A folder that is removed at the end of the test.
 class folder {
 public:
     folder() {
@@ -132,7 +132,7 @@ read_bytes_per_s = "[G] toy"
 issue_ns = "[G] toy"
 )";
 
-// All of them in `in`, and a model shape of the given size, name "toy".
+// Writes all of them into `in`, and a model shape of the given size, named "toy".
 inline void write_files(const folder &in, uint32_t layers, uint32_t experts, uint32_t top_k) {
     in.write("device.toml", device_toml);
     in.write("link.toml", link_toml);
@@ -152,7 +152,7 @@ inline void write_files(const folder &in, uint32_t layers, uint32_t experts, uin
                  "[sources]\ngeometry = \"[G] toy\"\nsizes = \"[G] toy\"\n");
 }
 
-// A trace with the given choices, [token][layer][rank]; with `predict`, every layer's choice is
+// A trace with the given choices, [token][layer][rank]. With `predict`, every layer's choice is
 // known one layer before.
 inline trace_data routing(const std::vector<std::vector<std::vector<uint16_t>>> &chosen,
                           uint32_t experts, std::vector<uint64_t> requests, bool predict) {

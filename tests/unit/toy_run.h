@@ -17,14 +17,14 @@
 
 namespace moorage::test {
 
-// `config` names the toy machine's files and the trace; the rest is as it comes, for the test to
-// say.
+// `config` names the toy machine's files and the trace. All else has its default, and the test may
+// set it.
 struct toy_run {
     toy::folder folder;
     core::run_resources shared;
     core::run_config config;
 
-    // Policies of these folders and libraries of the build.
+    // Opens the policies of these folders and libraries of the build.
     explicit toy_run(const std::vector<std::filesystem::path> &places = {"plugins"}) {
         for (const std::filesystem::path &place : places)
             REQUIRE(
@@ -37,7 +37,7 @@ struct toy_run {
         config.trace = folder / "trace.safetensors";
     }
 
-    // The trace, and a model of its shape.
+    // Writes the trace, and a model of its shape.
     void write(const core::trace_data &data) {
         toy::write_files(folder, data.layers, data.experts, data.top_k);
         REQUIRE(core::write_trace(data, config.trace).ok());

@@ -1,7 +1,7 @@
-// trace_record_test.cpp - goal: a recorded trace is what the run did, in the order of requests.
-// Method: steps made by hand of which every cell of the trace is known; the demo model recorded
-// with several batches and prefills, which must agree but for ties of the routers; a recorded trace
-// replayed on the emulator, which must hit and miss as the run of the model did.
+// trace_record_test.cpp - goal: a recorded trace is the routing of the run, in the order of
+// requests. Method: steps made by hand with every cell of the trace known. The demo model recorded
+// with several batches and prefills; the traces must agree except for ties of the routers. A
+// recorded trace replayed on the emulator must hit and miss like the run of the model.
 #include "core/source/trace_record.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // Goal: a trace is dealt out to streams as the header says: whole requests in order, one token of
 // each live stream a pass, prefill apart, the next row known where it will be decoded. Method: a
-// small trace of three requests, passes written out by hand.
+// small trace of three requests, with passes written out by hand.
 #include "core/source/trace_source.h"
 
 #include <doctest/doctest.h>

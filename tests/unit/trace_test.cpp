@@ -1,7 +1,7 @@
 // trace_test.cpp - goal: a right trace is read exactly, a wrong one is refused with the place
-// named, and no bytes whatever make the reader leave the file. Method: a file of 3 tokens built
-// byte by byte, read back value by value; one mutation of it per malformed case; all truncations
-// and bit flips.
+// named, and no bytes make the reader leave the file. Method: a file of 3 tokens built byte by
+// byte, read back value by value; one mutation of it per malformed case; all truncations and bit
+// flips.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -352,8 +352,8 @@ TEST_CASE("any flipped bit gives an error or a trace that reads within the file"
         }
 }
 
-// The quick checks have a way of their own per number of experts and rank: each must find the only
-// wrong id, wherever it is, and must not find one where there is none.
+// The quick checks differ by number of experts and rank. Each must find the only wrong id, wherever
+// it is, and must not find one if there is none.
 TEST_CASE("a single wrong id is found at any place of a large trace") {
     for (const uint32_t experts : {3u, 8u, 64u, 65u, 200u})
         for (const uint32_t top_k : {1u, 2u, 3u}) {

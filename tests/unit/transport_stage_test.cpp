@@ -1,4 +1,4 @@
-// Goal: bytes cross the links in the order the transport policies promise, ids come back, and wrong
+// Goal: bytes cross the links in the order of the transport policies, ids come back, and wrong
 // advice is caught. Method: the bundled direct and chunked policies over the toy machine, times
 // worked by hand; a broken policy made of a table with one wrong function.
 #include "core/transport/transport_stage.h"
@@ -17,7 +17,7 @@ using namespace moorage::core;
 
 namespace {
 
-// Carries two pieces at once, and says what it was given; they cross when the test says so.
+// Carries two pieces at once, and reports them; they cross when the test says so.
 struct two_at_once final : timed_executor {
     std::vector<link_piece> sent;
     std::vector<uint32_t> there;
@@ -202,7 +202,7 @@ TEST_CASE("two pieces at once: they end in order, and a cancelled transfer ends 
     CHECK(on.stage->piece_done(link_h2d, 7) == a);
     CHECK(on.machine.there == std::vector{a});
     CHECK(on.stage->record(a).busy_ns == 14);
-    // All of b is under way; its bytes cross, but nobody waits for them any more.
+    // All of b is under way. Its bytes cross, but nothing waits for them any more.
     REQUIRE(on.machine.sent[3].page == 1);
     const uint32_t c = submit(owner::demand, 2, 8'000);
     on.stage->cancel(b);
@@ -306,7 +306,7 @@ private:
         on_.stage->promote(one.id);
         if (one.live()) one.of = owner::demand;
     }
-    // A transfer that ended, or that nobody wants any more, gives its id back.
+    // A transfer that ended, or that is no longer wanted, gives its id back.
     void give_up(uint32_t page) {
         transfer &one = all_[page];
         if (one.released) return;
@@ -317,7 +317,7 @@ private:
         on_.stage->release(one.id);
         one.released = true;
     }
-    // Pieces are of what is wanted, side by side, no byte twice.
+    // Pieces belong to wanted transfers, lie side by side, and no byte goes twice.
     void take_sent() {
         for (; seen_ < on_.machine.sent.size(); ++seen_) {
             const link_piece &piece = on_.machine.sent[seen_];

@@ -1,8 +1,7 @@
-// Goal: tune answers with values that were run, finds the edge of what meets the targets, and never
-// answers what does not fit or is worse than a value it has seen.
-// Method: planted figures of one and several parameters, whose answers follow by hand or from a
-// search of every value; the program on traces where the figure is known to rise or fall with the
-// parameter.
+// Goal: tune answers with values that were run, finds the edge of the values that meet the targets,
+// and never answers a value that does not fit or is worse than one it has seen. Method: planted
+// figures of one and several parameters, whose answers follow by hand or from a search of every
+// value; the program on traces where the figure is known to rise or fall with the parameter.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -379,7 +378,7 @@ namespace {
 
 const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
 
-// One layer of 8 experts, asked for in a circle: an LRU cache of less than 8 hits nothing, and the
+// One layer of 8 experts, asked for in a circle. An LRU cache of less than 8 hits nothing. The
 // substituting router takes the smallest experts, which are soon all there.
 struct bench {
     toy::folder folder;
@@ -534,8 +533,8 @@ TEST_CASE("the program: words and a number, and a frontier of both") {
     const json found =
         on.figures("--param memory.experts --param cache.plugin=lru,belady --target hit_rate=0.5");
     CHECK(found["chosen"]["values"]["cache.plugin"] == "belady");
-    // In a circle of 8, of n slots the optimum misses 8 - n of every 7 or so; lru hits with 8
-    // alone.
+    // In a circle of 8 with n slots the optimum misses 8 - n of every 7 or so. lru hits only with
+    // 8.
     CHECK(found["chosen"]["values"]["memory.experts"] < 8);
     const json drawn =
         on.figures("--frontier memory.experts:hit_rate --param cache.plugin=lru,belady");

@@ -84,7 +84,7 @@ TEST_CASE("unicode: case, marks, spaces, words") {
 }
 
 TEST_CASE("unicode: the byte alphabet") {
-    // As GPT-2 publishes it: printable bytes are themselves, the others follow from U+0100.
+    // GPT-2's published rule: printable bytes are themselves, the others follow from U+0100.
     std::map<char32_t, int> bytes;
     int others = 0;
     for (int byte = 0; byte < 256; ++byte) {

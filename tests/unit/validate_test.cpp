@@ -1,7 +1,7 @@
-// Goal: what is published is read as docs/validate.md says, emulated as worked out by hand to the
-// nanosecond, or listed with a reason. Method: the toy machine and toy engine as files in a folder;
-// tables that break one rule each; the bundled measurements against the limits that the emulator
-// has to keep.
+// Goal: published measurements are read as docs/validate.md says. They are emulated as worked out
+// by hand to the nanosecond, or listed with a reason. Method: the toy machine and toy engine as
+// files in a folder; tables that break one rule each; the bundled measurements compared with the
+// limits of the emulator.
 #include "core/validate/validation.h"
 
 #include <cmath>

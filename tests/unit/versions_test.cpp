@@ -1,7 +1,7 @@
-// versions_test.cpp - goal: an expert in two versions is brought, kept and computed in the one that
-// a step asks for, and the report says in which. Method: schedules of router `hobbit` on the toy
+// versions_test.cpp - goal: an expert with two versions is loaded, kept and computed in the version
+// that a step asks for, and the report says which. Method: schedules of router `hobbit` on the toy
 // machine, worked out by hand in the comments; conservation laws and the model's own choice over
-// random settings; what does not fit together, refused in words.
+// random settings; contradictions refused in words.
 #include <doctest/doctest.h>
 
 #include "core/base/json.h"
@@ -122,8 +122,8 @@ TEST_CASE("of tokens side by side the best version that any asks for is computed
     CHECK(capped.bytes.h2d == 300'000);
 }
 
-// 0 and 1 find free slots, 1 the small one; 2 and 3 do not, and the CPU computes them, 3 in the
-// first version though small would do. Then 0 and 1 are as they were.
+// 0 and 1 find free slots, 1 in the small version. 2 and 3 do not, and the CPU computes them, 3 in
+// the first version though small would do. Then 0 and 1 are unchanged.
 TEST_CASE("the CPU computes in the first version, which host memory has") {
     bench on;
     on.config.dispatch.plugin = "cpu_all";
@@ -137,8 +137,8 @@ TEST_CASE("the CPU computes in the first version, which host memory has") {
     CHECK(report.bytes.h2d == 150'000);
 }
 
-// The first two experts are the first token's, top and small; the third absent one is dropped with
-// t2 = 0.5 only where it is not here.
+// The first two experts are the first token's, top and small. With t2 = 0.5 the third is dropped
+// only if it is absent.
 TEST_CASE("what is left out is computed in no version") {
     bench on;
     on.thresholds(0.5, 0.5);

@@ -1,6 +1,7 @@
-// Goal: nothing that a terminal would obey passes, and nothing else changes; what is written is
+// Goal: no text that a terminal would obey passes, and nothing else changes. Written text is
 // formatted by the host's function, whatever comes with an argument. Method: every code point and
-// every byte, against the definitions of Unicode and UTF-8; an argument with a format() of its own.
+// every byte, compared with the definitions of Unicode and UTF-8; an argument with a format() of
+// its own.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -10,7 +11,7 @@
 #include "core/base/text.h"
 #include "core/base/visible.h"
 
-// As std::string has std::format() beside it where the compiler's library has <format>.
+// Like std::string, which has std::format() if the compiler's library has <format>.
 namespace visible_test::elsewhere {
 
 template <class T>

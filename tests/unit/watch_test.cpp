@@ -1,6 +1,6 @@
-// watch_test.cpp - goal: who dies is found dead, who is stopped is, too, and who comes back is
-// alive again; who was never there is unknown. Method: watchers over a wire within this process,
-// whose answers are swallowed for a while.
+// watch_test.cpp - goal: a node that dies or is stopped is found dead, and one that comes back is
+// alive again. One that was never there is unknown. Method: watchers over a wire within this
+// process, whose answers are swallowed for a while.
 #include "core/node/watch.h"
 
 #include <doctest/doctest.h>

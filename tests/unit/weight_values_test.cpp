@@ -1,7 +1,7 @@
-// weight_values_test.cpp - goal: the values of stored weights are those that the formats'
-// publishers mean, bit for bit, in the definitions and in every kernel. Method: blocks with the
-// values that ggml's own library makes of them (tests/data/quant, more beside the project); every
-// code of the 8-bit floats; rows of random bytes by the definition and by each instruction set.
+// weight_values_test.cpp - goal: stored weights have their publishers' values, bit for bit, in the
+// definitions and in every kernel. Method: blocks with the values of ggml's own library
+// (tests/data/quant, more beside the project); every code of the 8-bit floats; rows of random bytes
+// by the definition and by each instruction set.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Goal: `run --what-if` says what the same run would gain by more of each resource.
-// Method: each resource against a machine whose files have the larger figure written in them; the
-// sentence on savings worked by hand; the program on a run that its link decides.
+// Goal: `run --what-if` gives the gain of the same run by more of each resource. Method: each
+// resource compared with a machine whose files have the larger figure; the sentence on savings
+// worked by hand; the program on a run that its link decides.
 #include <doctest/doctest.h>
 
 #include "core/base/json.h"

@@ -1,7 +1,7 @@
-// wider_test.cpp - goal: what ABI 2 lets policies do has the effect that the headers say. Method:
+// wider_test.cpp - goal: the additions of ABI 2 have the effect that the headers describe. Method:
 // policies made for it (policies/wider.cpp) on the toy machine, worked by hand (gate after 170 ns,
 // an expert takes 100 ns on the GPU, 11,000 over the link, 22,000 from the disk; the head 10 ns);
-// the demo model where something has to be computed.
+// the demo model where something must be computed.
 #include <doctest/doctest.h>
 
 #include <cmath>

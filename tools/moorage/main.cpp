@@ -132,6 +132,8 @@ int run(int argc, char **argv) {
     const given_values files = app.given(outputs);
     if (const core::status distinct = check_outputs(files); !distinct)
         return fail(distinct.failure());
+    if (const core::status apart = check_inputs(files, argc, argv); !apart)
+        return fail(apart.failure());
     for (const parser *leaf : without)
         if (leaf->parsed() && !useless.set.empty())
             if (const auto checked = read_alone(useless, leaf->name(), {}); !checked)

@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "core/base/foreign_file.h"
 #include "core/base/text.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/settings.h"
@@ -64,6 +66,11 @@ core::result<std::string> read_prompt(const std::string &file) {
         return error{
             core::format("{}: more than {} bytes, the limit of a prompt", name, prompt_bytes_max),
             true};
+    if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the mark that some editors put first
+    if (const std::string foreign = core::foreign_text(
+            std::as_bytes(std::span(text).first(std::min(text.size(), core::foreign_bytes))));
+        !foreign.empty())
+        return error{core::format("{}: {}", name, foreign), true};
     // Editors and echo end a file with a line break. The model would see an empty line.
     if (text.ends_with('\n')) text.resize(text.size() - (text.ends_with("\r\n") ? 2 : 1));
     if (text.empty()) return error{core::format("{}: holds no text to continue", name), true};

@@ -15,6 +15,7 @@
 #include "core/base/atomic_file.h"
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
+#include "core/base/partial_files.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
 #include "core/host/supervise.h"
@@ -178,11 +179,42 @@ status check_outputs(const std::vector<std::pair<std::string, std::string>> &out
     return success();
 }
 
+status check_inputs(const std::vector<std::pair<std::string, std::string>> &outputs, int argc,
+                    char **argv) {
+    std::error_code failed;
+    for (const auto &[option, output] : outputs)
+        for (int i = 1; i < argc; ++i) {
+            const std::string_view word = argv[i];
+            // The output's own word, or another output, of which check_outputs() has spoken.
+            const bool is_output = std::ranges::any_of(outputs, [&](const auto &other) {
+                return word == other.second || word == other.first + "=" + other.second;
+            });
+            if (word.starts_with("-") || (is_output && argv[i - 1][0] == '-')) continue;
+            if (std::filesystem::is_directory(word, failed) ||
+                !std::filesystem::equivalent(word, output, failed))
+                continue;
+            return error{format("{} {} is {}, an input, which would be replaced; name another "
+                                "file",
+                                option, output, word),
+                         true};
+        }
+    return success();
+}
+
+status check_not_read(const std::string &file) {
+    if (!file_was_read(output_path(file))) return success();
+    return error{format("{}: this command reads that file, and the output would replace it; name "
+                        "another",
+                        file),
+                 true};
+}
+
 status write_text(const std::string &file, const std::string &text) {
     if (file == "-") {
         print(text);
         return success();  // finish_output() tells
     }
+    if (const status other = check_not_read(file); !other) return other;
     auto made = atomic_file::create(file);
     if (!made) return made.failure();
     made->write(std::as_bytes(std::span(text)));

@@ -54,6 +54,11 @@ int finish_output(int code);
 // spelled.
 core::status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs);
 
+// Refuses an output that is the same file as another word of the command line, an input.
+core::status check_inputs(const std::vector<std::pair<std::string, std::string>> &outputs, int argc,
+                          char **argv);
+// Refuses an output that would replace a file which this command has read.
+core::status check_not_read(const std::string &file);
 // Writes a whole file; "-" is standard output. An existing file is replaced only by a whole one.
 core::status write_text(const std::string &file, const std::string &text);
 // Writes figures for --json in the same way. Text that is not UTF-8, such as a file's name, is

@@ -20,7 +20,7 @@ struct replay_row {
     core::sharing pools = core::sharing::shared;
     core::replay_result counted;
     std::optional<uint64_t> opt_misses;  // absent without the belady policy
-    bool failed = false;                 // nothing was counted; the report's `failed` has the reason
+    bool failed = false;                 // not counted; see the report's `failed`
 };
 
 struct replay_report {

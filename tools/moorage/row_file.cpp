@@ -89,6 +89,27 @@ bool is_file_name(const std::string &output) {
 }
 
 // The files that a run opens before its first pass, without traces and models.
+bool is_row(const json &line) {
+    return line.is_object() && line.contains("hash") && line["hash"].is_string() &&
+           line.contains("packed") && line["packed"].is_string();
+}
+
+// Why rows cannot go to a file that is there: it would be destroyed. "": they can.
+std::string why_no_row_file(const std::filesystem::path &file) {
+    std::error_code failed;
+    const auto type = std::filesystem::status(file, failed).type();
+    if (type == std::filesystem::file_type::not_found) return "";
+    if (type != std::filesystem::file_type::regular) return "is not a regular file";
+    if (file_was_read(file)) return "is read by this command";
+    std::ifstream in(file, std::ios::binary);
+    std::string line;
+    std::getline(in, line);
+    if (line.empty() && in.eof()) return "";
+    if (is_row(json::parse(line, nullptr, /*allow_exceptions=*/false))) return "";
+    // A first row that was cut off.
+    return line.starts_with("{\"row\":") ? "" : "is there and holds no rows";
+}
+
 void open_inputs(const run_config &config, run_resources &shared) {
     const std::filesystem::path base = config.file.parent_path();
     if (config.cluster) {
@@ -214,6 +235,10 @@ result<row_file> row_file::open(const row_file_options &options,
         return error{"--resume: no file has rows to go on from; name it with --rows FILE", true};
     if (made.path_.empty()) return made;
     made.path_ = output_path(made.path_);
+    if (const std::string reason = why_no_row_file(made.path_); !reason.empty())
+        return error{format("{}: {}, so no rows are kept there; name another file with --rows",
+                            made.path_.string(), reason),
+                     true};
     if (options.resume) made.read_known();
     const int fresh = options.resume ? 0 : O_TRUNC;
     made.file_ =
@@ -240,14 +265,23 @@ row_file::~row_file() {
 
 void row_file::read_known() {
     std::ifstream in(path_);
+    size_t damaged = 0;
     for (std::string line; std::getline(in, line);) {
         is_cut_off_ = in.eof();  // without its line break
         const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
-        if (!row.is_object() || !row.contains("hash") || !row.contains("packed")) continue;
-        if (!row["hash"].is_string() || !row["packed"].is_string()) continue;
-        if (auto bytes = from_hex(row["packed"].get<std::string>()))
-            known_[row["hash"].get<std::string>()] = std::move(*bytes);
+        if (!is_row(row)) continue;
+        const std::string packed = row["packed"];
+        row_hash sum;
+        sum.add(packed);
+        if (row.value("sum", "") != sum.text()) {
+            ++damaged;
+            continue;
+        }
+        if (auto bytes = from_hex(packed)) known_[row["hash"]] = std::move(*bytes);
     }
+    if (damaged != 0)
+        log_warning(format("{}: {} rows are damaged, or of another version, and are made again",
+                           path_.string(), damaged));
 }
 
 std::optional<std::string> row_file::find(const std::string &hash) const {
@@ -260,7 +294,11 @@ void row_file::add(const row_identity &row, const json &figures, std::string_vie
     if (file_ < 0) return;
     json line = {{"row", row.label}, {"hash", row.hash}};
     if (!figures.is_null()) line["report"] = figures;
-    line["packed"] = hex_of(bytes);
+    const std::string packed = hex_of(bytes);
+    row_hash sum;
+    sum.add(packed);
+    line["sum"] = sum.text();
+    line["packed"] = packed;
     const std::string text =
         line.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace) + "\n";
     for (size_t done = 0; done < text.size() && failure_ == 0;) {

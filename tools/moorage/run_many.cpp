@@ -177,7 +177,10 @@ rows_options many_runs::options_of_rows() const {
     if (!kept_.file || !kept_.file->is_open()) return options;
     options.kept = kept_.file;
     options.identity = [this](size_t i) {
-        return row_identity{kept_.label(i), hash_of_run(configs_[i], kept_.written(i), shared_)};
+        return row_identity{
+            kept_.label(i),
+            hash_of_run(configs_[i], kept_.written(i) + (how_.optimum ? "" : "; --no-optimum"),
+                        shared_)};
     };
     options.figures = figures_of;
     return options;

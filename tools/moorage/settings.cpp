@@ -134,6 +134,12 @@ result<std::vector<override_value>> read_settings(const setting_options &of) {
     if (const status added = add_stops(of, all); !added) return added.failure();
     const auto set = read_overrides(of.set);
     if (!set) return set.failure();
+    for (const override_value &option : all)
+        for (const override_value &key : *set)
+            if (option.section == key.section && option.key == key.key && option.value != key.value)
+                return error{format("{} {} and --set {}.{}={} disagree; give one of them",
+                                    option.place, option.value, key.section, key.key, key.value),
+                             true};
     all.insert(all.end(), set->begin(), set->end());
     return all;
 }

@@ -205,6 +205,7 @@ result<tuning> search(const tune_arguments &given, row_file &kept, int &signal) 
     signal = runner.signal();
     if (signal != 0) {
         print_error(format("moorage: {}\n", done.failure().text));
+        found.stopped = false;  // by the signal, not by --runs
         return found;
     }
     if (!done) return done.failure();

@@ -78,9 +78,9 @@ attention_block::attention_block(const model &of, thread_pool &pool, kv_cache ca
 
 attention_block::~attention_block() = default;
 
-// The halves of kv_b, head by head. The key half is [nope, rank] for each head and the query needs
-// its transpose: of the weights themselves where values lie alone, else of the floats they stand
-// for. A model that has the halves apart has them so.
+// The halves of kv_b, head by head. The key half is [nope, rank] for each head, and the query needs
+// its transpose. It is a transpose of the weights themselves if values are stored alone, otherwise
+// of the floats that they stand for. A model that has the halves apart keeps them so.
 void attention_block::absorb_keys(const model_weights &weights) {
     const attention_config &of = config_.attention;
     const size_t halves = size_t{of.heads} * of.kv_lora_rank;
@@ -263,8 +263,8 @@ void attention_block::latent(uint32_t layer, const attention_weights &weights, c
         const product second{&weights.query_b, low, query};
         multiply(pool_, tokens_, {&second, 1});
     }
-    // A whole kv_b is meant for latents, of which each is rounded and the mean taken after: queries
-    // and means stay as they are, and are nearer.
+    // A whole kv_b is meant for latents: each latent is rounded, and the mean is taken afterwards.
+    // Here queries and means stay unrounded, which is nearer.
     const bool halves = static_cast<bool>(weights.key_up);
     products_.clear();
     for (uint32_t head = 0; head < of.heads; ++head)
@@ -292,7 +292,7 @@ void attention_block::latent(uint32_t layer, const attention_weights &weights, c
     multiply(pool_, tokens_, products_);
 }
 
-// The rotated parts of one token's queries and key, and what it leaves in the cache.
+// The rotated parts of one token's queries and key, and the token's entry in the cache.
 void attention_block::finish_latent(uint32_t token, const attention_weights &weights,
                                     uint32_t layer) {
     const attention_config &of = config_.attention;

@@ -1,4 +1,4 @@
-// cpu_executor.cpp - computes what is queued on the caller's thread.
+// cpu_executor.cpp - computes queued operations on the caller's thread.
 #include "core/execute/cpu/cpu_executor.h"
 
 #include <algorithm>

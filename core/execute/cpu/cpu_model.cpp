@@ -199,7 +199,8 @@ void cpu_model::state::run_dense_until(uint32_t end) {
     }
 }
 
-// The layer before ends: what its experts and its shared expert gave enters the residual.
+// The layer before ends: the outputs of its experts and of its shared expert are added to the
+// residual.
 void cpu_model::state::finish_experts() {
     if (!pending) return;
     pending = false;
@@ -260,10 +261,10 @@ void cpu_model::state::gate() {
     shared_due = config.shared_intermediate != 0;
 }
 
-// As if the layer ended with the experts that are there: the same arithmetic up to the next router,
-// on a residual stream of its own. It leaves keys and values of a guess at positions of this pass
-// in the caches of the layers it goes through, which nobody reads before those layers' own
-// attention has written the true ones there.
+// Computes as if the layer ended with the experts that are there: the same arithmetic up to the
+// next router, on a residual stream of its own. It leaves keys and values of a guess at positions
+// of this pass, in the caches of its layers. Nobody reads them before those layers' own attention
+// has written the true ones there.
 void cpu_model::state::predict(uint32_t moe_layer, std::span<const uint32_t> there) {
     finish_shared(moe_layers[moe_layer]);
     counted.assign(computed.size(), 0);

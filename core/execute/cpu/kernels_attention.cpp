@@ -1,10 +1,9 @@
-// kernels_attention.cpp - attention over caches: rows of queries that share
-// keys are taken together in blocks, long contexts in stretches whose partial
-// results are joined at the end.
+// kernels_attention.cpp - attention over caches. Rows of queries that share keys are computed
+// together in blocks. Long contexts are computed in stretches, whose partial results are joined at
+// the end.
 //
 // A row is one head of one token. Blocks with few rows stream the keys (span of
-// kernels_vector_attention.cpp); the others use the panels of the blocked
-// products.
+// kernels_vector_attention.cpp); the others use the panels of the blocked products.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,9 +1,7 @@
-// kernels_mlp.cpp - gate, up, activation and down of experts: two loops for any
-// number of them.
+// kernels_mlp.cpp - gate, up, activation and down of experts: two loops for any number of them.
 //
-// Few tokens: weights are streamed. Many: panels of gate and up rows side by
-// side, so that the activation follows at once and goes straight into the
-// packed input of down.
+// For few tokens, weights are streamed. For many, panels have gate and up rows side by side. So the
+// activation follows at once and goes straight into the packed input of down.
 #include "core/execute/cpu/kernels.h"
 
 #include "core/execute/cpu/activation_form.h"

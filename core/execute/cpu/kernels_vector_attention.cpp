@@ -18,8 +18,8 @@ namespace {
 
 constexpr uint32_t CHUNK = 128;     // positions whose scores are kept at once
 constexpr float LOWEST = -3.0e38f;  // below every score
-// Positions ahead of the one in hand whose keys and values are asked for: those
-// of one head lie far apart, where no prefetcher of the processor looks.
+// How many positions ahead keys and values are prefetched. Those of one head are far apart, where
+// no prefetcher of the processor looks.
 constexpr uint32_t AHEAD = 8;
 
 // The first `count` of LANES values, zeros after.
@@ -29,8 +29,8 @@ HWY_INLINE float_vector load_some(const float *from, uint32_t count) {
     return hn::Load(float_tag(), rest);
 }
 
-// scores[head][p] = scale * query of head . key p, for `count` positions; room
-// for a multiple of four. A key is read once for all these heads.
+// scores[head][p] = scale * query of head . key p, for `count` positions. There is room for a
+// multiple of four. A key is read once for all these heads.
 template <uint32_t heads>
 HWY_INLINE void score(const float *query, const float *keys, size_t stride, uint32_t head_dim,
                       uint32_t count, float scale, float (*scores)[CHUNK]) {

@@ -24,8 +24,9 @@ int64_t target_at(size_t place) {
     return int64_t{1} << (HWY_HIGHEST_TARGET_BIT + 1 - HWY_MAX_DYNAMIC_TARGETS + place);
 }
 
-// Highway compiles a set for processors that have all that is asked for here, not only what the set
-// is named for. __builtin_cpu_supports() knows whether the system saves the wider registers, too.
+// Highway compiles a set for processors that have everything asked for here, not only the features
+// in the set's name. __builtin_cpu_supports() also knows whether the system saves the wider
+// registers.
 int64_t processor_targets() {
     int64_t targets = HWY_STATIC_TARGET | FALLBACKS;
 #if HWY_ARCH_X86_64

@@ -176,8 +176,8 @@ struct alignas(64) chain_store {
 // Rows that meet the activations of one token at once, which are loaded for both.
 constexpr uint32_t ROWS_ALONE = 2;
 
-// One part of `rows` rows: their chains, from `place` on. Activations of one token alone are worth
-// a loop of their own, in which chains stay in registers.
+// One part of `rows` rows: their chains, from `place` on. The activations of a single token have a
+// loop of their own, in which chains stay in registers.
 template <weight_type type, class Dot, uint32_t rows>
 HWY_INLINE void run_part(const code_task &task, const std::byte *const (&at)[rows],
                          const std::byte *end, const code_layout &cut, uint32_t part,
@@ -215,8 +215,8 @@ HWY_INLINE void run_part(const code_task &task, const std::byte *const (&at)[row
                 hn::Store(chains[t][r].of[i], d, out[t][place + r] + i * LANES);
 }
 
-// The parts [first, last) of at most sixteen rows from `row` of the task on; those beyond are the
-// last once more, and nobody looks at their chains.
+// The parts [first, last) of at most sixteen rows from `row` of the task on. Rows beyond the last
+// repeat the last one, and their chains are not used.
 template <weight_type type, class Dot, uint32_t rows>
 HWY_INLINE void run_rows(const code_task &task, const code_layout &cut, uint32_t row,
                          uint32_t count, uint32_t first, uint32_t last, chain_store &chains) {
@@ -286,7 +286,7 @@ HWY_INLINE void turn_block(const weight_chunk *rows, uint32_t k, uint32_t zero,
     const word_tag d;
     const integer_tag whole;
     const byte_tag b;
-    // Four rows at a time: of each 16 bytes, which are turned round as four words.
+    // Four rows at a time: of each 16 bytes, transposed as four words.
     for (uint32_t r = 0; r < CODE_ROWS; ++r)
         for (uint32_t word = 0; word < 4; ++word)
             std::memcpy(&out.words[word][r], rows[r].codes + CODE_BLOCK * k + 4 * word, 4);

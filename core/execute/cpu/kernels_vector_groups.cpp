@@ -1,8 +1,8 @@
-// kernels_vector_groups.cpp - readers of the formats whose values lie in groups: 32 of them at a
+// kernels_vector_groups.cpp - readers of the formats whose values lie in groups. 32 values at a
 // time become floats, exactly those that core/model/weight_values.cpp defines.
 //
-// A scale times a code is exact in float32 for every format here, so of a value only the one sum or
-// product rounds that its definition rounds, fused or not.
+// A scale times a code is exact in float32 for every format here. So only the one sum or product
+// rounds that also rounds in the value's definition, fused or not.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_groups.cpp"

@@ -2,8 +2,8 @@
 // multiplies pairs of bf16 numbers: panels as in kernels_vector_panels.cpp, of pairs of columns; or
 // matrix registers, where it has them (kernels_vector_amx-inl.h).
 //
-// A pair of columns takes the place of two, the second of which is left out: so whoever lays panels
-// and inputs out need not know.
+// A pair of columns takes the place of two columns, and the second place is left out. So the layout
+// code of panels and inputs need not know about pairs.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_pairs.cpp"

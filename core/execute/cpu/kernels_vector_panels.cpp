@@ -1,6 +1,5 @@
-// kernels_vector_panels.cpp - products of many tokens: weights are turned round
-// and widened into a panel that stays in the nearest cache while tiles of
-// tokens pass over it.
+// kernels_vector_panels.cpp - products of many tokens. Weights are transposed and widened into a
+// panel, which stays in the nearest cache while tiles of tokens pass over it.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_panels.cpp"
@@ -28,8 +27,8 @@ HWY_INLINE void store_turned(float_vector *v, uint32_t count, float *panel) {
     for (uint32_t i = 0; i < count; ++i) hn::Store(v[i], d, panel + i * WIDTH);
 }
 
-// Pairs of 16-bit values are turned round as words and parted after; returns
-// the columns done.
+// Pairs of 16-bit values are transposed as words and split afterwards. Returns the number of
+// columns done.
 template <weight_type type>
 HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, size_t ahead, uint32_t begin,
                                uint32_t count, float *panel) {
@@ -60,7 +59,7 @@ HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, size_t ahead, uint3
 #endif
 }
 
-// LANES columns at a time, for what has no faster way; the last columns too.
+// LANES columns at a time, if there is no faster way. Also for the last columns.
 template <weight_type type>
 HWY_INLINE void pack_floats(const std::byte *const *rows, size_t ahead, uint32_t begin,
                             uint32_t done, uint32_t count, float *panel) {

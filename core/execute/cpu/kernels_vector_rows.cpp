@@ -79,9 +79,8 @@ HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begi
     }
 }
 
-// The same for ROWS rows of blocks, whose activations are parted into even and
-// odd ones on the way; begin and end are borders of blocks. sums[row * step +
-// token]
+// The same for ROWS rows of blocks. Activations are split into even and odd ones on the way. begin
+// and end are borders of blocks. sums[row * step + token]
 template <weight_type type, uint32_t tokens>
 HWY_INLINE void dot_blocks(const row_at *rows, const float *const *inputs, uint32_t begin,
                            uint32_t end, float_vector *sums, uint32_t step) {
@@ -116,8 +115,8 @@ HWY_INLINE void dot_blocks(const row_at *rows, const float *const *inputs, uint3
         for (uint32_t t = 0; t < tokens; ++t) sums[r * step + t] = sum[r][t];
 }
 
-// The same of formats in groups: the floats of some columns lie in the nearest cache while every
-// token meets them. `count` of the rows differ; the others' sums are those of the last.
+// The same for formats in groups. The floats of some columns stay in the nearest cache while every
+// token meets them. `count` of the rows differ; the others have the sums of the last one.
 template <uint32_t tokens>
 HWY_INLINE void dot_groups(weight_type type, const row_at *rows, uint32_t count,
                            const float *const *inputs, uint32_t begin, uint32_t end,
@@ -194,7 +193,7 @@ void multiply_rows(const row_task &task) {
         row_at rows[ROWS] = {};
         float totals[tokens][ROWS] = {};
         for (uint32_t r = 0; r < ROWS; ++r) {
-            // Rows beyond the last are the last once more; their sums are not kept.
+            // Rows beyond the last repeat the last one. Their sums are not kept.
             const uint64_t at = uint64_t{task.first} + row + HWY_MIN(r, count - 1);
             rows[r].weights = weights.data + at * weights.row_bytes;
             if constexpr (type == GROUPS) {

@@ -1,4 +1,4 @@
-// measure.cpp - measures the CPU part by part, and what the system says of it.
+// measure.cpp - measures the CPU part by part, and reads the system's description of it.
 #include "core/execute/cpu/measure.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// measure_copies.cpp - what the CPU executor's loads take, alone and while it computes.
+// measure_copies.cpp - the time of the CPU executor's loads, alone and while it computes.
 #include <algorithm>
 #include <atomic>
 #include <vector>
@@ -62,14 +62,14 @@ void compute_loop(thread_pool &pool, std::vector<float> &sink) {
     });
 }
 
-// A loop on all threads comes before each copy, as attention does in a run: they still look for
-// work then, and copy together what is waited for.
+// A loop on all threads comes before each copy, as attention does in a run. The threads still look
+// for work then, and together they copy the piece that is waited for.
 std::vector<timed> measure_sizes(copy_probe &probe, thread_pool &pool, double budget_s) {
     std::vector<float> sink(size_t{pool.threads()} * 16, 1.0f);
     std::vector<timed> out;
     const uint64_t most = std::min(piece_max_bytes, probe.expert_bytes);
     for (uint64_t bytes = piece_min_bytes; bytes <= most; bytes *= 4) {
-        // Walks through the expert, so that what is copied was not read just before.
+        // Walks through the expert, so that the copied bytes were not read just before.
         uint64_t offset = 0;
         std::vector<double> taken;
         const auto begun = std::chrono::steady_clock::now();
@@ -84,7 +84,7 @@ std::vector<timed> measure_sizes(copy_probe &probe, thread_pool &pool, double bu
     return out;
 }
 
-// While all threads go on computing: who waits for a copy makes it.
+// While all threads keep computing: the thread that waits for a copy makes it.
 double measure_wake(thread_pool &pool, double budget_s) {
     using clock = std::chrono::steady_clock;
     std::atomic<clock::time_point> begun{};

@@ -82,8 +82,8 @@ void measure_products(thread_pool &pool, double budget_s, measured_machine &into
         into.products.push_back(
             measure_product(pool, budget_s, block.of(usual_weights, 1024, 1024), tokens));
 
-    // Matrices one after the other, round and round: what is gone when its turn comes again has to
-    // come from further away.
+    // Matrices one after the other, repeatedly. A matrix that has left the cache when its turn
+    // comes again has to come from further away.
     constexpr uint32_t rows = 512, columns = 1024;
     std::vector<float> input(columns, 0.01f), output(rows);
     for (uint64_t count = 1; count * rows * columns * 2 <= block_bytes; count *= 2) {

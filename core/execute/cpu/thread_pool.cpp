@@ -19,15 +19,16 @@
 namespace moorage::core {
 namespace {
 
-// The word: the loop's number above, one bit for open, the count of workers inside below. A worker
-// enters an open loop by adding one to the very word it saw, so none ever enters a loop that the
-// caller has closed, and the fields of a loop change only while nobody is inside.
+// The word holds the loop's number in the upper part, one bit for open, and the count of workers
+// inside in the lower part. A worker enters an open loop by adding one to exactly the word that it
+// saw. So no worker enters a loop that the caller has closed. The fields of a loop change only
+// while nobody is inside.
 constexpr uint64_t OPEN = uint64_t{1} << 16;
 constexpr uint64_t INSIDE = OPEN - 1;
 constexpr uint32_t LOOP_SHIFT = 17;
 constexpr uint32_t THREADS_MAX = 1024;
 
-// As long as what lies between two steps of decoding; then a worker sleeps.
+// As long as the time between two steps of decoding. After that a worker sleeps.
 constexpr auto SPIN_TIME = std::chrono::microseconds(200);
 constexpr uint32_t SPINS_BETWEEN_CLOCKS = 64;
 
@@ -57,7 +58,7 @@ struct thread_pool::shared {
     std::mutex mutex;
     std::condition_variable wake;
 
-    bool crowded = false;  // more threads than cores: whoever waits gives the core away
+    bool crowded = false;  // more threads than cores: a waiting thread gives its core away
     std::vector<std::thread> workers;
     float_buffer scratch;
 
@@ -168,7 +169,7 @@ void thread_pool::run(uint32_t count, void (*call)(void *, uint32_t, uint32_t), 
     of.word.store((((before >> LOOP_SHIFT) + 1) << LOOP_SHIFT) | OPEN);
     of.wake_sleepers();
     of.take_items(0);
-    // Closed: who is inside finishes its item; who is not will not enter.
+    // Closed: workers inside finish their item, and no other worker enters.
     of.word.fetch_and(~OPEN, std::memory_order_acq_rel);
     for (uint32_t spin = 0; of.word.load(std::memory_order_acquire) & INSIDE; ++spin) {
         relax();

@@ -25,7 +25,7 @@ std::vector<timed> copy_sizes(device_bench &bench, double budget_s, std::byte *o
     std::vector<timed> out;
     for (uint64_t bytes = piece_min_bytes; bytes <= std::min(piece_max_bytes, block_bytes);
          bytes *= 4) {
-        // Walks through the block, so that no cache of the host has what is copied.
+        // Walks through the block, so that no cache of the host has the copied bytes.
         uint64_t offset = 0;
         const double seconds = bench.by_host(budget_s, device.demand(), [&] {
             if (offset + bytes > block_bytes) offset = 0;
@@ -39,7 +39,7 @@ std::vector<timed> copy_sizes(device_bench &bench, double budget_s, std::byte *o
     return out;
 }
 
-// Weights, inputs and outputs on the GPU that all products share; what they hold does not matter.
+// Weights, inputs and outputs on the GPU that all products share. Their contents do not matter.
 class product_bench {
 public:
     product_bench(device_bench &bench, double budget_s, uint64_t block_bytes)
@@ -131,7 +131,8 @@ void measure_link(device_bench &bench, double budget_s, uint64_t block_bytes,
     into.to_host = copy_sizes(bench, budget_s, on_device, pinned, bytes, /*to_host=*/true);
 }
 
-// As a layer of few tokens is run: a recording of kernels, the copy of a small result at its end.
+// As a layer of few tokens runs: a recording of kernels, with the copy of a small result at its
+// end.
 void measure_launches(device_bench &bench, double budget_s, measured_machine &into) {
     constexpr uint64_t result_bytes = 256;
     cuda_device &device = bench.device();
@@ -180,8 +181,8 @@ void measure_products(device_bench &bench, double budget_s, uint64_t block_bytes
             add(other.type, 4096, 4096, 1);
     for (const uint32_t tokens : {4u, 16u, 64u, 256u}) add(usual_weights, 4096, 4096, tokens);
 
-    // The same weights again and again, in one launch, whose own time is taken off; where that is
-    // the half of it, the set is too small to tell anything.
+    // The same weights repeatedly, in one launch. The launch's own time is subtracted. If that is
+    // half of the time, the set is too small to measure.
     for (uint64_t bytes = 1 << 20; bytes <= block_bytes; bytes *= 2) {
         const auto rows = static_cast<uint32_t>(bytes / 2 / columns_most);
         const double seconds =

@@ -1,4 +1,4 @@
-// measure_executor.cpp - what the executor's operations take, over models of one layer.
+// measure_executor.cpp - the times of the executor's operations, over models of one layer.
 #if defined(MOORAGE_HAS_CUDA)
 
 #include <algorithm>
@@ -173,9 +173,9 @@ status measure_constants(const cuda_measure_options &options, double budget_s,
     return success();
 }
 
-// As runs have them: the experts of a token at once, behind the layer's attention, whose end wakes
-// the threads; the hand-over both ways counts, and the weights come from memory: so many experts
-// take turns that no cache holds them.
+// As in real runs: the experts of a token at once, behind the layer's attention, whose end wakes
+// the threads. The hand-over both ways counts. The weights come from memory: so many experts take
+// turns that no cache holds them.
 status measure_cpu_experts(const cuda_measure_options &options, double budget_s,
                            measured_machine &into) {
     constexpr uint32_t hidden = 2048, at_once = 4, experts_max = 256;

@@ -21,7 +21,7 @@ void cpu_experts::start(std::span<const cpu_task> tasks, const float *inputs) {
 // Top segments of all tasks in one parallel loop, then the bottom ones.
 void cpu_experts::compute() {
     if (!pool_) {
-        // Activations as the GPU has them, so that who computes shows in the last bits alone.
+        // Activations as the GPU has them. So the choice of CPU or GPU changes only the last bits.
         pool_ = std::make_unique<thread_pool>(threads_, arithmetic::exact);
         kernel_ = std::make_unique<mlp_kernel>(*pool_);
     }

@@ -149,7 +149,7 @@ void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
     std::tie(next_layer_, pending_, pending_shared_, pending_gate_) = before;
 }
 
-// Adds what is pending to the state, or to `before`, and normalises rows of it.
+// Adds pending sums to the state, or to `before`, and normalises rows of it.
 template <class Device>
 void forward<Device>::combine(const device_norm &norm, const uint32_t *rows, float *output,
                               uint32_t count, const float *before) {

@@ -1,7 +1,7 @@
-// etcd_gateway.cpp - the etcd_client over HTTP and TLS: it connects, asks and reads lines; every
-// operation ends within its time. Its library is a part of the program that is opened when a
-// cluster names etcd: it brings OpenSSL, whose relocations would be two thirds of every start.
-#include <utility>  // Boost 1.74 needs it and does not say so
+// etcd_gateway.cpp - the etcd_client over HTTP and TLS: connects, sends requests and reads lines.
+// Every operation has a time limit. It is a separate library, opened only if a cluster names etcd,
+// because it brings OpenSSL. OpenSSL's relocations would take two thirds of every start.
+#include <utility>  // Boost 1.74 needs it but does not include it
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -60,7 +60,7 @@ std::string describe(error_code code) {
                : code.message();
 }
 
-// The server's certificate has to be for the host that the cluster's file names.
+// The server's certificate must be for the host in the cluster's file.
 void expect_host(SSL *session, const std::string &host) {
     error_code no_address;
     asio::ip::make_address(host, no_address);
@@ -73,7 +73,7 @@ void expect_host(SSL *session, const std::string &host) {
     SSL_set_tlsext_host_name(session, host.c_str());
 }
 
-// One type for all operations: they are compiled anew for each.
+// One handler type for all operations, because Boost instantiates them for each type.
 struct completion_handler {
     std::shared_ptr<std::optional<error_code>> outcome;
     template <class... Rest>
@@ -84,7 +84,7 @@ struct completion_handler {
 
 using parser = http::response_parser<http::string_body>;
 
-// A connection, and what was read of it beyond the last message.
+// A connection, and bytes that were read after the last message.
 struct connection {
     explicit connection(asio::io_context &loop) : stream(loop), buffer(size_t{1} << 17) {}
     beast::tcp_stream stream;
@@ -93,15 +93,15 @@ struct connection {
     size_t endpoint = 0;
 };
 
-// The watch's: its answer has no end.
+// The connection of the watch, whose answer has no end.
 struct watch_connection : connection {
     explicit watch_connection(asio::io_context &loop) : connection(loop) {
         answer.header_limit(etcd_client::header_bytes_max);
-        // Of an answer that says its length, and is refused.
+        // Limit for an answer that states its length. Such an answer is refused.
         answer.body_limit(etcd_client::line_bytes_max);
     }
     parser answer;
-    std::string text;  // up to now, of a line that is not whole
+    std::string text;  // the beginning of an incomplete line
     error_code ended;
     bool reading = false;
 };
@@ -123,7 +123,7 @@ public:
     const std::string &endpoint() const override { return endpoints_[endpoint_].text; }
 
 private:
-    // Runs the loop until `begin`'s operation has ended, which its own time limit sees to.
+    // Runs the loop until the operation of `begin` has ended. The operation has its own time limit.
     template <class Begin>
     error_code wait(Begin &&begin) {
         const auto outcome = std::make_shared<std::optional<error_code>>();
@@ -132,13 +132,13 @@ private:
         while (!*outcome && loop_.run_one() != 0) continue;
         return outcome->value_or(asio::error::operation_aborted);
     }
-    // As wait(), with the stream that is spoken over.
+    // Like wait(), with the stream in use: plain or TLS.
     template <class Begin>
     error_code wait_on(connection &link, Begin &&begin) {
         if (link.secure) return wait([&](auto handler) { begin(*link.secure, handler); });
         return wait([&](auto handler) { begin(link.stream, handler); });
     }
-    // What went wrong, in words; empty: nothing.
+    // Connects. Returns the error in words; empty: none.
     std::string connect(connection &link);
     std::string shake_hands(connection &link, const std::string &host);
     result<std::string> ask(const std::string &path, const std::string &body);
@@ -154,7 +154,7 @@ private:
     size_t endpoint_ = 0;
 };
 
-// What is under way ends with the loop.
+// Running operations end with the loop.
 etcd_gateway::~etcd_gateway() {
     stop_watch();
     calls_.reset();
@@ -226,7 +226,7 @@ std::string etcd_gateway::shake_hands(connection &link, const std::string &host)
     return format("no TLS: {}", describe(failed));
 }
 
-// Within answer_ns, as all that is read after it.
+// Sets the limit answer_ns, which also covers everything that is read afterwards.
 error_code etcd_gateway::send(connection &link, const std::string &path, const std::string &body) {
     const std::string text = format(
         "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n"
@@ -238,7 +238,8 @@ error_code etcd_gateway::send(connection &link, const std::string &path, const s
     });
 }
 
-// The header alone first, which refuses what is too long before memory for that is taken.
+// The parser reads the header first. It refuses a body that is too long before allocating memory
+// for it.
 error_code etcd_gateway::read(connection &link, parser &answer, bool (parser::*enough)() const) {
     error_code code;
     while (!code && !(answer.*enough)())
@@ -248,7 +249,7 @@ error_code etcd_gateway::read(connection &link, parser &answer, bool (parser::*e
     return code;
 }
 
-// Over the connection that there is, else over a new one.
+// Uses the open connection, otherwise a new one.
 result<std::string> etcd_gateway::ask(const std::string &path, const std::string &body) {
     const auto fail = [this](const char *problem, const std::string &reason) {
         calls_.reset();
@@ -275,7 +276,7 @@ result<std::string> etcd_gateway::ask(const std::string &path, const std::string
 result<json> etcd_gateway::post(const std::string &path, const json &body) {
     const std::string text = json_line(body);
     error last_error;
-    // One more than there are: a connection that was idle for long may be gone.
+    // One more try than endpoints: an open connection may have ended while it was idle.
     const bool was_open = calls_ != nullptr;
     for (size_t tries = 0; tries < endpoints_.size() + (was_open ? 1 : 0); ++tries) {
         const auto reply = ask(path, text);
@@ -301,7 +302,7 @@ result<json> etcd_gateway::post(const std::string &path, const json &body) {
 void etcd_gateway::stop_watch() {
     if (!events_) return;
     events_->stream.close();
-    // Its last handler runs before it goes.
+    // The last handler must run before the connection is destroyed.
     while (events_->reading) {
         loop_.restart();
         if (loop_.run_one() == 0) break;

@@ -1,10 +1,9 @@
-// algorithm.hpp - DeepSeek's expert parallelism load balancer as published, one layer at a
-// time: packing of equal counts, replication of the most loaded, both policies.
+// algorithm.hpp - DeepSeek's expert parallelism load balancer as published, one layer at a time.
 //
-// Source: the published EPLB and DeepSeek-V3, Section 3.4.1. Sums and quotients are in single
-// precision and in the published order, so that the results are equal; of equal items the smallest
-// index comes first, of equal packs the first is taken. Two copies of one expert may land on one
-// GPU, as published.
+// Packing of equal counts, replication of the most loaded, both policies. Source: the published
+// EPLB and DeepSeek-V3, Section 3.4.1. Sums and quotients are in single precision and in the
+// published order, so the results are equal. The smallest index of equal items comes first. The
+// first of equal packs is taken. Two copies of one expert may land on one GPU, as published.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +19,12 @@ namespace moorage::eplb {
 
 struct shape {
     uint32_t experts, replicas;
-    uint32_t groups;  // of experts that tokens are limited to
+    uint32_t groups;  // groups of experts that the router limits tokens to
     uint32_t nodes, gpus;
 
-    // Groups that do not divide by the nodes are packed without regard to them.
+    // If groups do not divide by the nodes, they are ignored in packing.
     bool hierarchical() const { return groups % nodes == 0; }
-    // Requires: what the published algorithm asserts.
+    // Requires: the assertions of the published algorithm.
     bool valid() const {
         if (experts == 0 || nodes == 0 || gpus == 0 || groups == 0) return false;
         if (replicas < experts || replicas % gpus != 0) return false;
@@ -33,14 +32,15 @@ struct shape {
     }
 };
 
-// Arrays that calls share, so that a layer costs no allocation after the first.
+// Arrays shared by calls, so that a layer allocates nothing after the first.
 struct workspace {
     std::vector<uint64_t> keys, heap;
     std::vector<uint32_t> pack, rank, used, expert_of, place, count;
     std::vector<float> each, group_load, expert_load, place_load;
 };
 
-// A number of 0 or more as bits that are ordered as it is; of equal ones the smaller index, below.
+// A number of 0 or more as bits with the same order. The lower bits order equal numbers by the
+// smaller index.
 inline uint64_t key_of(float value, uint32_t low) {
     return uint64_t{std::bit_cast<uint32_t>(value + 0.0f)} << 32 | low;
 }
@@ -48,7 +48,7 @@ inline float value_of(uint64_t key) {
     return std::bit_cast<float>(static_cast<uint32_t>(key >> 32));
 }
 
-// Restores a heap whose top has changed: the top is the key that `before` all others.
+// Restores a heap whose top has changed. The top is the key that is `before` all others.
 template <class Before>
 void sift_top(std::span<uint64_t> heap, Before before) {
     const uint64_t moved = heap[0];
@@ -62,8 +62,8 @@ void sift_top(std::span<uint64_t> heap, Before before) {
     heap[hole] = moved;
 }
 
-// Puts items into packs of equally many, heaviest first, each into the lightest that has room:
-// pack and place in it of every item, in work.pack and work.rank.
+// Puts items into packs of equal counts, heaviest first, each into the lightest pack with room.
+// Writes pack and place in it of every item to work.pack and work.rank.
 inline void balanced_packing(std::span<const float> weight, uint32_t packs, workspace &work) {
     const auto items = static_cast<uint32_t>(weight.size());
     const uint32_t room = items / packs;
@@ -95,9 +95,9 @@ inline void balanced_packing(std::span<const float> weight, uint32_t packs, work
     }
 }
 
-// Copies for so many places that the largest load of a copy is least: one each, then always one
-// more for the largest. Writes the expert of each place: first all experts, then the copies. No
-// expert gets more than `most_copies`; Requires: so many of each fill the places.
+// Makes copies for the given places, so that the largest load of a copy is least: one of each, then
+// always one more of the largest. Writes the expert of each place: first all experts, then the
+// copies. No expert gets more than `most_copies`. Requires: that many of each fill the places.
 inline void replicate(std::span<const float> weight, std::span<uint32_t> place_expert,
                       std::span<uint32_t> copies, workspace &work,
                       uint32_t most_copies = UINT32_MAX) {
@@ -125,16 +125,16 @@ inline void replicate(std::span<const float> weight, std::span<uint32_t> place_e
     }
 }
 
-// What goes beyond the published algorithm; by default nothing.
+// Options beyond the published algorithm; none by default.
 struct extras {
-    // No more copies of an expert than GPUs, none on one GPU with another; then exchanges until no
-    // GPU has more to do than before. Requires: no more places on a GPU than experts of its node.
+    // At most as many copies of an expert as GPUs, and never two on one GPU. Then exchanges until
+    // no GPU has more work than before. Requires: no more places on a GPU than experts of its node.
     bool separate = false;
     uint32_t refine = 0;  // exchanges at most that even out the loads
 };
 
-// Exchanges of two items of different packs. `expert` says which of `experts` an item is a copy
-// of; no exchange puts two copies of one expert together.
+// Exchanges of two items of different packs. `expert` says which of `experts` an item copies. No
+// exchange puts two copies of one expert together.
 class exchanges {
 public:
     exchanges(std::span<const float> weight, std::span<const uint32_t> expert, uint32_t experts,
@@ -158,8 +158,9 @@ public:
                 changed |= exchange(pack_[i], i, i + 1, std::numeric_limits<double>::infinity());
         return changed;
     }
-    // While an exchange of two items between the heaviest pack and another makes the heavier of
-    // both lighter, does the one that leaves the least; until no pack has more than `enough`.
+    // Exchanges two items between the heaviest pack and another, as long as that makes the heavier
+    // of both lighter. Takes the exchange that leaves the least, until no pack has more than
+    // `enough`.
     bool refine(size_t rounds, double enough = 0) {
         size_t done = 0;
         for (; done < rounds && largest() > enough; ++done) {
@@ -218,7 +219,7 @@ inline bool shared(std::span<const uint32_t> expert, uint32_t experts, uint32_t 
     return false;
 }
 
-// Step 3 for one node: work.place to GPUs; writes their experts GPU by GPU.
+// Step 3 for one node: assigns work.place to GPUs. Writes their experts GPU by GPU.
 inline void pack_node(const uint32_t *experts, uint32_t count, uint32_t gpus, extras more,
                       std::span<uint32_t> out, workspace &work) {
     balanced_packing(work.place_load, gpus, work);

@@ -1,13 +1,13 @@
-// unequal.hpp - the load balancer for unequal devices, and what is left of the published one.
+// unequal.hpp - the load balancer for unequal devices, and for incomplete published plans.
 //
-// The published algorithm wants as many places on every GPU and equal GPUs. Here a device has the
-// places that its memory allows and a speed: an expert gets copies as published, one more always
-// for the largest load per copy, but no more than there are devices; the copies go heaviest first
-// to the device that would be done first with them, (load + copy) / speed, never two to one device.
-// Groups go to nodes alike, as many as a node has room for. Where all places are filled so, a slow
-// device has as much to do as a fast one with as many. Slow devices therefore give up copies, whose
-// load the other copies of the expert take over, while that brings loads nearer to speeds; places
-// that have become free go to experts so light that the longest time does not rise again.
+// The published algorithm wants as many places on every GPU and equal GPUs. Here a device has as
+// many places as its memory allows, and a speed. An expert gets copies as published: always one
+// more for the largest load per copy, but at most as many as there are devices. The copies go
+// heaviest first to the device that would be done first with them, (load + copy) / speed. No device
+// gets two. Groups go to nodes in the same way, as many as a node has room for. If all places are
+// filled like this, a slow device has as much to do as a fast one with as many places. So slow
+// devices give up copies while that brings loads nearer to speeds. The other copies of the expert
+// take over their load. Free places go to light experts that do not raise the longest time again.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,8 @@ public:
         }
     }
 
-    // Groups to nodes, then within the nodes; false: the nodes have no room for whole groups.
+    // Groups to nodes, then within the nodes. Returns false if the nodes have no room for whole
+    // groups.
     bool place_by_groups(uint32_t groups, uint32_t nodes) {
         const std::vector<uint32_t> node_of = group_nodes(groups, nodes);
         if (node_of.empty()) return false;
@@ -64,13 +65,14 @@ public:
         std::iota(experts.begin(), experts.end(), 0u);
         place(experts, 0, static_cast<uint32_t>(devices_.size()));
     }
-    // A layer that another algorithm placed; `experts` may have one more than once.
+    // Takes a layer that another algorithm placed. `experts` may contain one more than once.
     void take(uint32_t device, std::span<const uint32_t> experts) {
         for (const uint32_t expert : experts)
             if (!held(expert, device)) add(expert, device);
     }
-    // Free places of [first, last), one by one: to the largest load per copy of `experts`, on the
-    // device that is done first with it of those that lack it and then take no longer than `limit`.
+    // Fills free places of [first, last) one by one. Each goes to the largest load per copy of
+    // `experts`. The device is the one that is done first with it, among those that lack it and
+    // then take at most `limit`.
     void refill(std::span<const uint32_t> experts, uint32_t first, uint32_t last,
                 double limit = std::numeric_limits<double>::infinity()) {
         std::vector<uint32_t> order;
@@ -86,7 +88,7 @@ public:
             const double more = double{weight_[expert]} / (copies_[expert] + 1);
             const uint32_t at = earliest(expert, more, first, last);
             if (at == last || (devices_[at].load + more) / devices_[at].speed > limit) {
-                order.pop_back();  // nor will it fit later: loads of others only fall by its own
+                order.pop_back();  // it will not fit later: loads of others only fall by its own
                 continue;
             }
             add(expert, at);
@@ -110,7 +112,7 @@ private:
         holders_[expert].push_back(device);
         devices_[device].experts.push_back(expert);
     }
-    // One copy more or less; all holders of the expert share its load anew.
+    // One copy more or less. All holders of the expert share its load anew.
     void change_copies(uint32_t expert, uint32_t copies) {
         const double before = share(expert);
         copies_[expert] = copies;
@@ -129,7 +131,8 @@ private:
         std::erase(holders_[expert], device);
         change_copies(expert, copies_[expert] - 1);
     }
-    // Of [first, last): the one done first with a load more of those with a place that lack it.
+    // The device of [first, last) that is done first with the extra load. It must have a place and
+    // lack the expert.
     uint32_t earliest(uint32_t expert, double load, uint32_t first, uint32_t last) const {
         uint32_t best = last;
         double soonest = 0;
@@ -144,7 +147,7 @@ private:
         return best;
     }
 
-    // The node of each group; empty where they do not fit.
+    // The node of each group. Empty if they do not fit.
     std::vector<uint32_t> group_nodes(uint32_t groups, uint32_t nodes) const {
         const size_t size = weight_.size() / groups;
         std::vector<double> speed(nodes, 0), load(nodes, 0), of_group(groups, 0);
@@ -174,7 +177,7 @@ private:
         return node_of;
     }
 
-    // All on the devices [first, last); the heaviest experts alone where not all find a place.
+    // Places all on the devices [first, last). If not all find a place, only the heaviest experts.
     void place(std::span<const uint32_t> experts, uint32_t first, uint32_t last) {
         size_t places = 0, hosts = 0;
         for (uint32_t at = first; at < last; ++at) {
@@ -211,7 +214,7 @@ private:
         }
         return count;
     }
-    // Copies by their loads, heaviest first. One for which there is no device is left out, never
+    // Packs copies by their loads, heaviest first. A copy without a device is left out, but never
     // the first of an expert: while some are to be placed, some place is free.
     void pack(std::span<const uint32_t> experts, std::span<const uint32_t> count, uint32_t first,
               uint32_t last) {
@@ -228,7 +231,7 @@ private:
                 devices_[at].load += each(i);
                 ++copies_[experts[i]];
             }
-        for (uint32_t at = first; at < last; ++at) {  // of the copies that are there
+        for (uint32_t at = first; at < last; ++at) {  // with the copies placed so far
             devices_[at].load = 0;
             for (const uint32_t expert : devices_[at].experts) devices_[at].load += share(expert);
         }
@@ -240,8 +243,8 @@ private:
         for (uint32_t at = first; at < last; ++at) most = std::max(most, time(at));
         return most;
     }
-    // Takes copies away, from the slowest devices first, each time the one that lowers the sum of
-    // load^2 / speed most: that sum is least where loads are as speeds.
+    // Removes copies, from the slowest devices first. Each time it takes the one that lowers the
+    // sum of load^2 / speed most. That sum is least if loads are proportional to speeds.
     void relieve(uint32_t first, uint32_t last) {
         std::vector<uint32_t> open(last - first);
         std::iota(open.begin(), open.end(), first);
@@ -264,11 +267,11 @@ private:
                 open.erase(slow);
         }
     }
-    // Of the sum, if the device gave the expert up.
+    // Change of the sum if the device gave the expert up.
     double change_without(uint32_t expert, uint32_t slow) const {
         const double less = share(expert);
         const double more = double{weight_[expert]} / (copies_[expert] - 1) - less;
-        double slowness = 0, times = 0;  // of the other holders
+        double slowness = 0, times = 0;  // for the other holders
         for (const uint32_t at : holders_[expert]) {
             if (at == slow) continue;
             slowness += slowness_[at];

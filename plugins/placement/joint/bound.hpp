@@ -1,27 +1,28 @@
-// bound.hpp - less than any placement can take: a Lagrangian bound for the joint policy.
+// bound.hpp - a Lagrangian lower bound of the cost of any placement, for the joint policy.
 //
-// Relaxed are what couples experts: sets and memory.
+// It relaxes the two things that couple experts: sets and memory.
 //
 // Sets. Let S be the experts of a layer that a token misses, t(x) >= 0 weights that sum to 1 over
-// S, and let x be served by n(x). Where calls are serial, the layer takes at least
+// S, and n(x) the server that serves x. If calls are serial, the layer takes at least
 //     sum over servers n used of fix(n) + sum over x of back(n(x))
 //         >= sum over x of t(x) fix(n(x)) + back(n(x)),
-// because the weights of the experts at one server sum to 1 at most; the home's own server (fix =
-// its computation, no way back) and the cloud are such servers, too. Where they are parallel, it
-// takes at least what each expert alone takes, so at least the weighted mean of that. Either way
-// the bound is a sum over experts of A fix + R back, where A sums t and R sums 1 over the sets,
-// each least over the expert's holders by itself (the own server where it is one). For top-1, t = 1
-// and nothing is lost. Remote calls and coverage are sums over experts as they are.
+// because the weights of the experts at one server sum to at most 1. The home's own server is such
+// a server, with fix = its computation and no way back. So is the cloud. If calls are parallel, the
+// layer takes at least the time of each expert alone, so at least the weighted mean of these times.
+// Either way the bound is a sum over experts of A fix + R back. A sums t and R sums 1 over the
+// sets. Each term is least over the expert's holders by itself; it uses the own server if that is a
+// holder. For top-1, t = 1 and nothing is lost. Remote calls and coverage are sums over experts
+// already.
 //
 // Memory. With a price p(n) >= 0 for a byte of server n, every placement that fits costs at least
-//     sum over x of min over sets H of servers (cost(x, H) + bytes(x) p(H)) - sum over n p(n)
-//     room(n)
-// where room(n) is that of its devices in whole multiples of the sizes' common divisor. The minimum
-// is found by trying all H; for many servers it is itself bounded from below, by a feasible dual
-// solution v of the expert's location problem: sum over e of v(e), where for every n the sum over e
-// of max(0, v(e) - cost(e, n)) is bytes(x) p(n) at most.
+//     sum over x of min over sets H of servers (cost(x, H) + bytes(x) p(H))
+//         - sum over n p(n) room(n)
+// where room(n) is the room of its devices in whole multiples of the sizes' common divisor. The
+// minimum is found by trying all H. For many servers it is itself bounded from below, by a feasible
+// dual solution v of the expert's location problem: sum over e of v(e), where for every n the sum
+// over e of max(0, v(e) - cost(e, n)) is at most bytes(x) p(n).
 //
-// Prices and weights t are improved by subgradient steps; each pair gives a valid bound.
+// Subgradient steps improve prices and weights t. Each pair gives a valid bound.
 #pragma once
 
 #include <cmath>
@@ -33,7 +34,7 @@ namespace moorage::joint {
 
 class lower_bound {
 public:
-    // With `stride` above 1 one set in so many stands for all, and value() is an estimate.
+    // With `stride` above 1, one set in `stride` stands for all, and value() is an estimate.
     lower_bound(const latency_model &model, const layer_time &time, const cost_weights &weights,
                 bool cover, uint32_t stride = 1);
 
@@ -41,7 +42,7 @@ public:
     void weigh(const cost_weights &weights);
     // Improves the bound; `target` is the cost of some placement (state::total()).
     void ascend(double target, uint32_t steps);
-    // A number of steps that takes seconds at most.
+    // A number of steps that takes at most seconds.
     uint32_t steps() const {
         if (enumerated())
             return static_cast<uint32_t>(
@@ -49,12 +50,12 @@ public:
         const double each = static_cast<double>(experts_) * servers_ * entries_;
         return static_cast<uint32_t>(std::clamp(1e9 / each, 6.0, 40.0));
     }
-    // Whether a bound would take minutes, some thirty tries of prices: there is none then, value()
-    // stays below everything.
+    // Whether a bound, some thirty tries of prices, would take minutes. Then there is none, and
+    // value() stays below everything.
     bool too_large() const {
         return !enumerated() && uint64_t{experts_} * servers_ * entries_ > work_most;
     }
-    // Of the cost without load and moves; rounded down.
+    // Bound of the cost without load and moves, rounded down.
     double value() const { return best_ - 1e-11 * (std::abs(best_) + scale_); }
     // Holders of the expert in the relaxed solution, as bits. Requires: enumerated().
     uint32_t chosen(uint32_t x) const { return best_chosen_[x]; }
@@ -94,22 +95,22 @@ private:
     std::vector<double> bytes_, room_;   // [M], [N]
     std::vector<uint32_t> fits_;         // [M * N]
     std::vector<uint8_t> wanted_;        // [X]
-    std::vector<double> calls_, fixed_;  // (expert, entry): calls; layers of it alone
+    std::vector<double> calls_, fixed_;  // (expert, entry): calls; layers that miss it alone
     std::vector<double> once_, each_;    // (expert, entry): A and R
     std::vector<set> sets_;
     std::vector<uint32_t> members_;
     std::vector<double> share_;
-    // Of a holder set (or a server), seen from an entry: what is paid once, and for each.
+    // For a holder set or a server, seen from an entry: paid once; paid for each expert.
     size_t subsets_ = 0, options_ = 0;
     std::vector<double> option_once_, option_each_;  // [M, entries, options]
     std::vector<double> cost_;                       // [X, subsets]
     bool stale_ = true;
-    std::vector<double> price_;  // [N] of a byte
-    std::vector<double> used_;   // [N] bytes, by the last evaluate()
+    std::vector<double> price_;  // [N] price of a byte
+    std::vector<double> used_;   // [N] bytes, from the last evaluate()
     std::vector<uint32_t> chosen_, best_chosen_;
     std::vector<double> best_price_, best_share_;
     std::vector<double> paid_;  // (expert, entry): option_once_ of chosen holders, summed up
-    std::vector<double> slack_, level_;  // of the running ascend_one()
+    std::vector<double> slack_, level_;  // for the running ascend_one()
     double best_ = -infinity, scale_ = 0;
 };
 

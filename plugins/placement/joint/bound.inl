@@ -83,7 +83,7 @@ inline void lower_bound::weigh(const cost_weights &weights) {
     best_price_.clear(), stale_ = true;
 }
 
-// Of every set of holders, or of every server and of none.
+// Options: every set of holders, or every server and none.
 inline void lower_bound::read_options() {
     for (uint32_t m = 0; m < models_; ++m)
         for (uint32_t e = 0; e < entries_; ++e) read_option(m, e);
@@ -187,8 +187,8 @@ inline double lower_bound::enumerate_all() {
     return sum;
 }
 
-// A feasible dual solution of the expert's location problem: first every entry's level rises to
-// the second cheapest way to serve it, then as far as the servers' prices let it.
+// A feasible dual solution of the expert's location problem. First every entry's level rises to the
+// second cheapest way to serve it, then as far as the servers' prices allow.
 inline double lower_bound::ascend_one(uint32_t x) {
     const uint32_t m = model_of_[x];
     slack_.resize(servers_), level_.assign(entries_, 0);
@@ -221,7 +221,7 @@ inline double lower_bound::ascend_one(uint32_t x) {
         }
     }
     for (const double level : level_) sum += level;
-    // Some server has to have it, whoever asks for it.
+    // Some server must have it, whichever entry requests it.
     uint32_t cheapest = 0;
     for (uint32_t n = 1; n < servers_; ++n)
         if (slack_[n] < slack_[cheapest]) cheapest = n;
@@ -248,8 +248,8 @@ inline double lower_bound::evaluate() {
 
 // ---- better prices and shares ----------------------------------------------------------------
 
-// Shares move to the experts that are paid for above the mean of their set, in the mean over the
-// prices tried since the last time.
+// Shares move to the experts that are paid above the mean of their set. Payments are means over the
+// prices tried since the last call.
 inline void lower_bound::shift_shares(double rate) {
     for (const set &of : sets_) {
         std::array<double, 16> paid;
@@ -284,7 +284,7 @@ inline void lower_bound::move_shares(uint32_t rounds) {
     share_ = best_share_, stale_ = true;
 }
 
-// Whatever comes is a bound; the best one is kept.
+// Every result is a bound; the best one is kept.
 inline double lower_bound::try_prices() {
     const double value = evaluate();
     if (value > best_)
@@ -292,8 +292,8 @@ inline double lower_bound::try_prices() {
     return value;
 }
 
-// No price at first, which is a bound as well, then one for all servers: the bound is concave in
-// it, so it rises and falls once.
+// First no price, which gives a bound too, then one price for all servers. The bound is concave in
+// that price, so it rises and falls once.
 inline void lower_bound::find_scale() {
     const double room = std::accumulate(room_.begin(), room_.end(), 0.0);
     const auto value = [&](double price) {
@@ -315,8 +315,8 @@ inline void lower_bound::find_scale() {
     price_ = best_price_;
 }
 
-// The ellipsoid method with deep cuts, around the best prices: for few servers. Prices alone do not
-// follow one by one: where servers are alike, a little makes many experts change their server.
+// The ellipsoid method with deep cuts, around the best prices; for few servers. Prices cannot be
+// adjusted one by one: if servers are alike, a small change moves many experts to another server.
 inline void lower_bound::cut(double radius, uint32_t steps) {
     const uint32_t n = servers_;
     price_ = best_price_;
@@ -367,7 +367,7 @@ inline void lower_bound::follow(double target, uint32_t steps) {
             price_ = best_price_, share_ = best_share_, stale_ = true;
             continue;
         }
-        // In shares of a server's room, so that all prices have one unit.
+        // In shares of a server's room, so all prices have one unit.
         double norm = 0;
         for (uint32_t n = 0; n < servers_; ++n) {
             const double over = room_[n] > 0 ? used_[n] / room_[n] - 1 : 0;

@@ -1,20 +1,19 @@
-// layer_bound.hpp - a bound for the joint policy that does not divide layers: for few experts.
+// layer_bound.hpp - a bound for the joint policy that keeps layers whole; for few experts.
 //
-// bound.hpp takes a mean of plans, and in the mean a server may hold half of every layer, each set
-// half. No plan can: where K experts are chosen together, a layer waits unless all of them are
-// near. So here whole choices are counted. Of a server n and a layer, A is what n holds of it; a
-// set S of the homes that enter by n then takes
+// bound.hpp takes a mean of plans. In the mean a server may hold half of every layer, with half of
+// each set. No plan can do that: if K experts are chosen together, a layer waits unless all of them
+// are near. So this bound counts whole choices. For a server n and a layer, A is the set of its
+// experts that n holds. A set S of the homes that enter through n then takes
 //
-//     at least  near(|S & A|)            where S is in A: computed on n alone
-//     at least  far, or near + far       else, waiting for the longest or for one after another:
-//                                        far is the least that any other server, or the cloud,
-//                                        takes
+//     at least  near(|S & A|)         if S is in A: computed on n alone
+//     at least  far, or near + far    otherwise: the longest call, or one call after another; far
+//                                     is the least time of any other server or the cloud
 //
-// and h(A) is the sum over the layer's sets, found for every A of up to 14 experts. The least sum
-// over a server's layers within its room is a knapsack, solved exactly over how many experts of
-// each layer it holds; servers are apart but for coverage: without a cloud every x is worth
-// lambda(x) >= 0 wherever it is held, and the sum over x of lambda(x) is added. Any lambda gives a
-// bound; they follow subgradient steps.
+// h(A) is the sum over the layer's sets, for every A of up to 14 experts. The least sum over a
+// server's layers within its room is a knapsack. It is solved exactly over the number of experts of
+// each layer that it holds. Servers are independent except for coverage. Without a cloud every x is
+// worth lambda(x) >= 0 wherever it is held, and the sum over x of lambda(x) is added. Any lambda
+// gives a bound; subgradient steps improve them.
 #pragma once
 
 #include <bit>
@@ -26,13 +25,13 @@ namespace moorage::joint {
 
 class layer_bound {
 public:
-    // All are borrowed for the call alone.
+    // All are borrowed for this call only.
     layer_bound(const latency_model &model, const layer_time &time, bool cover);
 
-    // Whether the instance is small enough to count; value() is -infinity where not.
+    // Whether the instance is small enough to count. Otherwise value() is -infinity.
     bool counted() const { return counted_; }
-    // Of the latency that depends on the placement, rounded down, after so many steps; `target` is
-    // that of some plan.
+    // Bound of the latency that depends on the placement, rounded down, after that many steps.
+    // `target` is the latency of some plan.
     double value(double target, uint32_t steps);
 
 private:
@@ -41,10 +40,11 @@ private:
 
     struct block {  // a layer on a server
         uint32_t server, first, count;
-        size_t units;                // of one expert
-        std::vector<double> cost;    // [2^count] h(A); empty: nobody asks there
-        std::vector<double> best;    // [count + 1] least of so many experts, lambda taken off
-        std::vector<uint32_t> held;  // [count + 1] which they are
+        size_t units;                // units of one expert
+        std::vector<double> cost;    // [2^count] h(A); empty: no home requests there
+        std::vector<double> best;    // [count + 1] least cost with that many experts, lambda
+                                     // subtracted
+        std::vector<uint32_t> held;  // [count + 1] these experts
     };
     struct chosen_set {
         uint32_t mask;
@@ -64,7 +64,7 @@ private:
     std::vector<block> blocks_;
     std::vector<size_t> server_block_;  // [N + 1]
     std::vector<double> lambda_, sum_;  // [X], [2^experts]
-    std::vector<uint32_t> copies_;      // [X] by the last knapsacks
+    std::vector<uint32_t> copies_;      // [X] from the last knapsacks
 };
 
 inline layer_bound::layer_bound(const latency_model &model, const layer_time &time, bool cover)
@@ -105,7 +105,7 @@ inline layer_bound::layer_bound(const latency_model &model, const layer_time &ti
                 work += uint64_t{1} << demand.host_model_experts[model.model_of(x)];
             }
         }
-        // More room than everything takes is as good as that.
+        // More room than everything takes changes nothing.
         room_[n] = std::min<size_t>(room_[n], size_t{1} << 40);
     }
     counted_ = counted_ && work <= work_most && unit_ > 0;
@@ -179,7 +179,7 @@ inline void layer_bound::count_sets(const latency_model &model, const layer_time
                                   [static_cast<size_t>(std::popcount(each.mask & ~held))];
 }
 
-// The least of the block by how many experts it holds.
+// The least cost of the block, by the number of experts that it holds.
 inline void layer_bound::price(block &of) {
     std::fill(of.best.begin(), of.best.end(), infinity);
     sum_.resize(std::max(sum_.size(), size_t{1} << of.count));
@@ -193,7 +193,7 @@ inline void layer_bound::price(block &of) {
     }
 }
 
-// The least of a server's layers within its room; counts what it holds.
+// The least cost of a server's layers within its room. Counts the experts that it holds.
 inline double layer_bound::knapsack(uint32_t server) {
     const size_t begin = server_block_[server], end = server_block_[server + 1];
     const size_t rooms = room_[server] + 1;

@@ -1,8 +1,8 @@
 // search.hpp - moves of the joint policy: fill, cover, shrink, replace, exchange, whole, kick.
 //
-// All of them ask the state for exact differences. Lists of candidates are ranked by differences
-// that may be out of date by the time a candidate comes up; what a move really brings is found by
-// making it and taking it back where it does not pay. Ranks are seconds a byte.
+// All moves ask the state for exact differences. Candidates are ranked by differences that may be
+// old when their turn comes. The real gain of a move is found by making it, and taking it back if
+// it does not pay. Ranks are seconds a byte.
 #pragma once
 
 #include <numeric>
@@ -14,36 +14,39 @@ namespace moorage::joint {
 
 class search {
 public:
-    // Changes that bring less are not made (seconds a token; what sums of doubles leave behind).
+    // Smaller gains are ignored (seconds a token). Sums of doubles leave such remainders.
     static constexpr double least_s = 1e-13;
 
-    // `cover`: whether experts of wanted models need a copy. `work_max`: where to stop improving.
+    // `cover`: whether experts of wanted models need a copy. `work_max`: stop improving there.
     search(state &of, bool cover, uint64_t work_max, uint64_t seed);
 
     bool spent() const { return of_.work() >= work_max_; }
     uint64_t work_left() const { return spent() ? 0 : work_max_ - of_.work(); }
     void set_limit(uint64_t work_max) { work_max_ = work_max; }
 
-    // Places what saves most, again and again, while something that fits saves anything.
+    // Places the copy that saves most, repeatedly, while anything that saves fits.
     void fill();
-    // Servers take what their own homes call most, experts in the order of their calls; with
-    // `first` every expert has gone to where it is called most before anything is there twice.
+    // Servers take the experts that their own homes call most, in the order of their calls. With
+    // `first`, every expert first goes to the server that calls it most, before any server gets a
+    // second copy.
     void by_calls(bool first);
-    // Server after server takes what saves most there, an exact knapsack (SlimCaching, Algorithm
-    // 2), where that is not too large.
+    // Server after server takes the experts that save most there, an exact knapsack (SlimCaching,
+    // Algorithm 2), if that is not too large.
     void pack_all();
-    // A copy of every expert that needs one; false where no room was found.
+    // Places a copy of every expert that needs one. Returns false if there was no room.
     bool cover();
-    // Takes copies from devices that hold more than they can; false where that is not possible.
+    // Removes copies from devices that hold more than they can. Returns false if that is
+    // impossible.
     bool shrink();
-    // Every server holds everything, room or not.
+    // Every server holds everything, with or without room.
     void put_everywhere();
-    // Until nothing helps any more, or the limit; `layers`: moves of whole layers and servers, too.
+    // Improves until nothing helps any more, or the limit. `layers`: also moves whole layers and
+    // servers.
     void improve(bool layers = false);
-    // Disturbs the placement at random and repairs it. False: it could not be repaired.
+    // Disturbs the placement at random and repairs it. Returns false if it could not be repaired.
     bool kick();
 
-    // Where the server would have the expert, with room for it or not; none: no room.
+    // The device for the expert on the server, with room for it or without. none: no room.
     uint32_t device_for(uint32_t x, uint32_t n, bool with_room) const {
         return spread_device(x, n, with_room);
     }
@@ -113,7 +116,7 @@ private:
     std::vector<uint32_t> layer_size_;       // [X]
     std::vector<std::vector<item>> losses_;  // [G] ascending by rank
     std::vector<uint32_t> victims_;
-    std::vector<uint32_t> device_;  // [N] by ask_servers()
+    std::vector<uint32_t> device_;  // [N] from ask_servers()
     std::vector<double> change_s_;
 };
 

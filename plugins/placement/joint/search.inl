@@ -32,7 +32,7 @@ inline search::search(state &of, bool cover, uint64_t work_max, uint64_t seed)
     }
 }
 
-// Where the server's devices would be done first with the experts of the layer that they hold.
+// The device of the server that would be done first with its experts of the layer.
 inline uint32_t search::spread_device(uint32_t x, uint32_t n, bool with_room) const {
     uint32_t best = none;
     double least = infinity;
@@ -49,7 +49,8 @@ inline uint32_t search::spread_device(uint32_t x, uint32_t n, bool with_room) co
     return best;
 }
 
-// What a copy on each server that has room and has it not would change; device_ is none elsewhere.
+// The change for a copy on each server that has room and lacks the expert. device_ is none for the
+// others.
 inline void search::ask_servers(uint32_t x) {
     device_.resize(of_.servers()), change_s_.resize(of_.servers());
     for (uint32_t n = 0; n < of_.servers(); ++n)
@@ -73,8 +74,8 @@ inline void search::fill() {
         }
     };
     for (uint32_t x = 0; x < of_.experts() && !spent(); ++x) offer(x);
-    // Gains of experts that are chosen together with a new one rise; they are asked for anew as
-    // long as that takes a moderate time.
+    // A new expert raises the gains of experts chosen together with it. They are computed again
+    // while that takes a moderate time.
     const uint64_t refresh_max = of_.work() + std::min<uint64_t>(work_left() / 4, 20'000'000);
     while (!queue.empty() && !spent()) {
         const candidate top = queue.top();
@@ -140,8 +141,8 @@ inline void search::pack_all() {
     for (uint32_t d = 0; d < cluster().devices && !spent(); ++d) repack(d);
 }
 
-// The device is emptied and filled again by the knapsack of what each expert saves there as the
-// only one to come. False where that would be too large or brings nothing (it is taken back then).
+// Empties the device and fills it by the knapsack of what each expert alone would save there.
+// Returns false, and takes it back, if that is too large or gains nothing.
 inline bool search::repack(uint32_t device) {
     const uint32_t n = of_.time().server_of(device);
     uint64_t unit = 0;
@@ -192,7 +193,7 @@ inline bool search::cover() {
         if (spent()) return false;
         uint32_t best = none;
         double least = infinity;
-        ask_servers(x);  // nobody has it
+        ask_servers(x);  // no server has it
         for (uint32_t n = 0; n < of_.servers(); ++n)
             if (device_[n] != none && change_s_[n] < least) least = change_s_[n], best = device_[n];
         if (best != none)
@@ -203,7 +204,7 @@ inline bool search::cover() {
     return true;
 }
 
-// In place of one copy that is not the last, where that loses the fewest calls.
+// Replaces one copy that is not the last of its expert, where that loses the fewest calls.
 inline bool search::swap_in(uint32_t x) {
     uint32_t best = none, server = none;
     double least = infinity;
@@ -223,7 +224,8 @@ inline bool search::swap_in(uint32_t x) {
     return true;
 }
 
-// Puts the expert where copies that are not the last ones can make room at the least cost.
+// Places the expert where other copies, none the last of its expert, can make room at the least
+// cost.
 inline bool search::evict_for(uint32_t x) {
     uint32_t best = none;
     double least = infinity;
@@ -274,8 +276,8 @@ inline bool search::shrink() {
     return true;
 }
 
-// Once through the device's copies by what they are worth, an eighth of what has to go at most: the
-// worth of others changes with every copy that goes.
+// Once through the device's copies in the order of their worth. Removes at most an eighth of the
+// excess, because the worth of others changes with every removed copy.
 inline bool search::shrink(uint32_t device) {
     const uint32_t n = of_.time().server_of(device);
     rank_losses(device, losses_[device]);
@@ -292,7 +294,7 @@ inline bool search::shrink(uint32_t device) {
 
 // ---- replace ---------------------------------------------------------------------------------
 
-// Copies of the device, those first that are missed least.
+// Copies of the device, the least missed first.
 inline void search::rank_losses(uint32_t device, std::vector<item> &losses) {
     const uint32_t n = of_.time().server_of(device);
     losses.clear();
@@ -304,7 +306,7 @@ inline void search::rank_losses(uint32_t device, std::vector<item> &losses) {
     });
 }
 
-// Experts that the server has not and that would save something, the most a byte first.
+// Experts that the server lacks and that would save something, the most per byte first.
 inline void search::rank_gains(uint32_t n, std::vector<item> &gains) {
     gains.clear();
     for (uint32_t x = 0; x < of_.experts(); ++x) {
@@ -318,7 +320,7 @@ inline void search::rank_gains(uint32_t n, std::vector<item> &gains) {
     });
 }
 
-// Names the copies that leave the device for x in victims_; false where they would cost more.
+// Writes the copies that leave the device for x to victims_. Returns false if they would cost more.
 inline bool search::make_room(uint32_t x, uint32_t device, const std::vector<item> &losses,
                               double allowed_s) {
     const uint32_t n = of_.time().server_of(device);
@@ -334,7 +336,7 @@ inline bool search::make_room(uint32_t x, uint32_t device, const std::vector<ite
         lacking -= static_cast<int64_t>(of_.bytes(each.x));
     }
     if (lacking > 0) return false;
-    // What came first is not needed where a larger one came after it.
+    // An earlier victim is not needed if a larger one came after it.
     for (size_t i = chosen.size(); i-- > 0;) {
         const auto bytes = static_cast<int64_t>(of_.bytes(chosen[i].x));
         if (lacking + bytes <= 0) {
@@ -357,7 +359,7 @@ inline bool search::settle_move(size_t mark, double change_s) {
 }
 
 inline bool search::insert(uint32_t x, uint32_t n, double gain_s) {
-    // Experts of one set change each other's worth: try a little beyond what the ranks say.
+    // Experts of one set change each other's worth, so try a little beyond the ranks.
     const double allowed_s = of_.uses() != 0 ? 1.5 * gain_s : gain_s;
     for (uint32_t d = begin(n); d < end(n); ++d) {
         if (of_.bytes(x) > cluster().host_device_bytes[d]) continue;
@@ -371,7 +373,7 @@ inline bool search::insert(uint32_t x, uint32_t n, double gain_s) {
     return false;
 }
 
-// Experts that the server lacks in place of some that it has.
+// Places experts that the server lacks in place of some that it has.
 inline bool search::replace(uint32_t n) {
     std::vector<item> gains;
     rank_gains(n, gains);
@@ -390,7 +392,7 @@ inline bool search::replace(uint32_t n) {
     return better;
 }
 
-// A copy of the server for several smaller ones, or for one that fits as well.
+// Replaces a copy of the server by several smaller ones, or by one that fits as well.
 inline bool search::trade(uint32_t n) {
     bool better = false;
     std::vector<item> gains;
@@ -425,7 +427,7 @@ inline double search::move(uint32_t x, uint32_t from, uint32_t to) {
     return change_s + of_.put(x, n, none);
 }
 
-// Copies of a device by what their move to another device would change, the best first.
+// Copies of a device by the change of moving them to another device, the best first.
 inline void search::rank_moves(uint32_t from, uint32_t to, std::vector<item> &moves) {
     const uint32_t n = of_.time().server_of(from), other = of_.time().server_of(to);
     moves.clear();
@@ -445,7 +447,7 @@ inline void search::rank_moves(uint32_t from, uint32_t to, std::vector<item> &mo
     });
 }
 
-// Copies move between two devices: alone where there is room, else against each other.
+// Moves copies between two devices: alone if there is room, else in exchange.
 inline bool search::relocate(uint32_t a, uint32_t b) {
     std::vector<item> there, back;
     rank_moves(a, b, there);
@@ -462,7 +464,8 @@ inline bool search::relocate(uint32_t a, uint32_t b) {
     };
     alone(there, a, b);
     alone(back, b, a);
-    // The best against the best that still pay together; sets of one layer add more than that.
+    // The best against the best pairs that still pay together. Sets of one layer add more than
+    // that.
     const double slack_s = of_.uses() != 0 ? 0.25 : 0;
     uint32_t failed = 0;
     for (const item &x : there) {
@@ -482,7 +485,7 @@ inline bool search::relocate(uint32_t a, uint32_t b) {
     return better;
 }
 
-// x from device `from` to `to`, y the other way.
+// Moves x from device `from` to `to`, and y the other way.
 inline bool search::relocate_pair(uint32_t x, uint32_t from, uint32_t y, uint32_t to) {
     const uint32_t n = of_.time().server_of(from), other = of_.time().server_of(to);
     if (of_.at(x, n) != from || of_.at(y, other) != to) return false;
@@ -508,10 +511,10 @@ inline void search::improve(bool layers) {
             }
             better = trade(n) || better;
         }
-        // Where sizes differ, what fits together counts.
+        // If sizes differ, combinations that fit together count.
         if (!better && unequal_)
             for (uint32_t d = 0; d < devices && !spent(); ++d) better = repack(d) || better;
-        // All pairs of few devices; of many, each with some that are drawn.
+        // All pairs of few devices. With many devices, each one with some random others.
         for (uint32_t a = 0; a < devices && !spent(); ++a) {
             const uint32_t others = devices <= 8 ? devices - 1 - a : 2;
             for (uint32_t i = 0; i < others && !spent(); ++i) {

@@ -1,5 +1,4 @@
-// search_whole.inl - moves of search.hpp that leave the neighbourhood: whole layers, whole servers,
-// disturbances at random.
+// search_whole.inl - moves of search.hpp beyond the neighbourhood: layers, servers, random ones.
 #pragma once
 
 #include "search.hpp"
@@ -8,8 +7,8 @@ namespace moorage::joint {
 
 // ---- whole layers, whole servers -------------------------------------------------------------
 
-// Changes the placement, repairs what that breaks, fills what it leaves; all of it is taken back
-// where it does not pay.
+// Changes the placement, repairs what that breaks and fills the free room. Takes everything back if
+// it does not pay.
 template <class Change>
 bool search::attempt(Change change) {
     const std::vector<uint32_t> before = of_.placement();
@@ -25,7 +24,7 @@ bool search::attempt(Change change) {
     return better;
 }
 
-// The server gets what it lacks of the layer that starts with expert `first`.
+// The server gets the missing experts of the layer that starts with expert `first`.
 inline void search::take_layer(uint32_t n, uint32_t first) {
     for (uint32_t x = first; x < first + layer_size_[first]; ++x) {
         if (of_.at(x, n) != none || needed_[x] == 0 || of_.calls(x, n) <= 0) continue;
@@ -39,7 +38,8 @@ inline void search::drop_layer(uint32_t n, uint32_t first) {
         if (of_.at(x, n) != none) of_.put(x, n, none);
 }
 
-// All that one holds against all that the other holds, by where they would be done first.
+// Exchanges all copies of one server with all of the other. Each goes to the device that would be
+// done first.
 inline void search::exchange_servers(uint32_t a, uint32_t b) {
     std::vector<std::pair<uint32_t, uint32_t>> copies;  // expert, where it goes
     for (uint32_t x = 0; x < of_.experts(); ++x) {
@@ -54,8 +54,8 @@ inline void search::exchange_servers(uint32_t a, uint32_t b) {
             of_.put(x, n, d);
 }
 
-// A layer is worth little on a server until nearly all of it is there, so no move of one expert
-// leads from one that is spread to one that is whole. As many as a quarter of the time left allows.
+// A layer is worth little on a server until nearly all of it is there. So moves of one expert do
+// not lead from a spread layer to a whole one. Tries as many as a quarter of the time left allows.
 inline bool search::whole() {
     std::vector<std::pair<uint32_t, uint32_t>> tries;  // server, layer; or server, experts + server
     for (uint32_t n = 0; n < of_.servers(); ++n) {
@@ -85,7 +85,7 @@ inline bool search::whole() {
 
 // ---- kicks -----------------------------------------------------------------------------------
 
-// Takes a few copies away and puts as many others in their place, whatever that costs.
+// Removes a few copies and puts as many others in their place, whatever that costs.
 inline void search::disturb_few() {
     const uint32_t count = 1 + below(3);
     for (uint32_t i = 0; i < count; ++i) {
@@ -99,7 +99,7 @@ inline void search::disturb_few() {
     }
 }
 
-// Two copies of different devices change places.
+// Exchanges two copies of different devices.
 inline void search::disturb_swap() {
     std::vector<std::pair<uint32_t, uint32_t>> held;  // expert, server
     for (uint32_t x = 0; x < of_.experts(); ++x)
@@ -120,7 +120,7 @@ inline void search::disturb_swap() {
     }
 }
 
-// A server gets what it lacks of a layer.
+// A server gets the missing experts of a layer.
 inline void search::disturb_layer() {
     const uint32_t n = below(of_.servers()), some = below(of_.experts());
     if (begin(n) == end(n)) return;

@@ -1,8 +1,7 @@
-// starts.hpp - plans of the other policies as they are by themselves, for the joint policy to start
-// from: so no plan of theirs is better than its own, whatever the search does.
+// starts.hpp - plans of the other policies, from which the joint policy starts.
 //
-// Left out are those that draw (random, redundance, uniform with order = random): the same input
-// gives the same plan.
+// So no plan of theirs is better than its own, whatever the search does. Policies that draw are
+// left out (random, redundance, uniform with order = random), so equal input gives an equal plan.
 #pragma once
 
 #include <initializer_list>
@@ -25,15 +24,15 @@ namespace moorage::joint {
 
 class starts {
 public:
-    // All are borrowed; `host` is that of the policy that asks.
+    // All are borrowed. `host` is the host of the calling policy.
     starts(const moorage_host *host, const moorage_cluster &cluster, const moorage_demand &demand)
         : host_(host),
           cluster_(cluster),
           demand_(demand),
           copies_(size_t{demand.host_model_first[demand.models]} * cluster.devices) {}
 
-    // Calls `take(copies)` with every plan that there is, as long as `goes_on()`; policies that
-    // refuse have none.
+    // Calls `take(copies)` with every plan, as long as `goes_on()`. A policy that refuses has no
+    // plan.
     template <class Take, class GoesOn>
     void each(Take take, GoesOn goes_on) {
         if (goes_on()) plan<policies::slim_greedy>(take, {});
@@ -47,7 +46,7 @@ public:
         if (goes_on()) plan<policies::eplb>(take, {});
         if (goes_on()) plan<policies::eplb>(take, {{"leftover", text("fill")}});
     }
-    // Prism's alone, which the objective "both" refers to.
+    // Only Prism's plan, which the objective "both" refers to.
     template <class Take>
     void prism(Take take) {
         plan<policies::prism>(take, {});
@@ -66,7 +65,7 @@ private:
         return value;
     }
 
-    // With the policy's defaults, but for what is given.
+    // Uses the policy's defaults, except for the given values.
     template <class Policy, class Take>
     void plan(Take take, given changed) {
         std::span<const param> declared;

@@ -1,26 +1,26 @@
-// state.hpp - a placement, what it costs and what a change of it costs, for the joint policy.
+// state.hpp - a placement, its cost and the cost of a change, for the joint policy.
 //
-// The cost is what the policy minimises, in seconds a token:
+// The policy minimises this cost, in seconds a token:
 //
-//   latency_weight * latency (moorage/latency.hpp, without what no placement changes)
+//   latency_weight * latency (moorage/latency.hpp, without the part that no placement changes)
 //   + remote_s * expert calls of a token that neither its home nor that home's server serves,
 //     and over_s for every such call above remote_max
 //   + load_weight * waiting: sum over devices and links of r^2 / (1 - r) over the tokens per
-//   second,
-//     which is r / (1 - r) services of an M/M/1 queue for every call; r is their utilisation where
-//     each call goes to the holder that is nearest for it alone. From r = 0.9 on a straight line.
-//   + what copies cost that were not there before
+//     second, which is r / (1 - r) services of an M/M/1 queue for every call; r is the
+//     utilisation if each call goes to the holder that is nearest for it alone. From r = 0.9 on a
+//     straight line.
+//   + the cost of copies that were not there before
 //
-// Where tokens pass in batches the latency of a token is that of its part of a pass: what it takes
-// alone over the batch, and what the other tokens add (moorage/batch.hpp, recomputed for a layer
-// whenever a holder of it changes).
+// If tokens pass in batches, the latency of a token is its part of a pass: its time alone over the
+// batch, and what the other tokens add (moorage/batch.hpp). A layer is computed again whenever one
+// of its holders changes.
 //
-// A set of experts costs the same whenever its experts have the same holders, so times of sets are
-// looked up: what serves an expert, seen from a server, is a pattern; patterns have random 64-bit
-// codes, a set's key is their sum, and a change of one expert changes the key by a difference.
-// Two sets of holders share a key with a chance of 2^-64. An expert is on a server once or not.
-// With more than 8 servers only the 4 nearest holders of an expert count until count_all(): a set
-// may then seem to take longer than it does, never less.
+// A set of experts costs the same whenever its experts have the same holders. So times of sets are
+// looked up. The devices that serve an expert, seen from a server, are a pattern. Patterns have
+// random 64-bit codes, and a set's key is their sum. A change of one expert changes the key by a
+// difference. Two sets of holders share a key with a probability of 2^-64. An expert is on a server
+// at most once. With more than 8 servers only the 4 nearest holders of an expert count until
+// count_all(). A set may then seem to take longer than it does, never less.
 #pragma once
 
 #include <unordered_map>
@@ -78,9 +78,9 @@ private:
 
 class state {
 public:
-    // The placement is empty. `current`: of [experts, devices], no cost to keep; `added_s[device]`
-    // is what a byte costs elsewhere.
-    // With `stride` above 1 one set in so many stands for all.
+    // The placement is empty. `current`: [experts, devices], copies that cost nothing to keep.
+    // `added_s[device]` is the cost of a byte elsewhere. With `stride` above 1, one set in `stride`
+    // stands for all.
     state(const latency_model &model, const layer_time &time, const cost_weights &weights,
           uint32_t stride = 1);
     void limit_remote(double remote_max, double over_s);
@@ -91,54 +91,52 @@ public:
     uint32_t servers() const { return servers_; }
     uint32_t experts() const { return experts_; }
     uint64_t bytes(uint32_t x) const { return bytes_[model_.model_of(x)]; }
-    // Device of the expert on the server, or none.
+    // The device of the expert on the server, or none.
     uint32_t at(uint32_t x, uint32_t n) const { return at_[size_t{x} * servers_ + n]; }
     const std::vector<uint32_t> &placement() const { return at_; }
     uint32_t copies(uint32_t x) const { return copies_[x]; }
     int64_t free(uint32_t device) const { return free_[device]; }
-    // Sum of the costs so far, with the rounding of all changes; settle() computes it anew.
+    // Sum of the costs so far, with the rounding of all changes. settle() computes it anew.
     double total() const { return total_; }
     void settle();
 
-    // Of the placement: the latency that depends on it, and remote calls, of a token. Alone, not
-    // in a batch: what bounds are of.
+    // Figures of the placement for a token: the latency that depends on it, and remote calls. For a
+    // token alone, not in a batch; bounds are of this.
     double latency_s() const;
     bool batched() const { return batches_.any(); }
     double remote_calls() const;
 
-    // What putting the expert on `device` of server n, or taking it from there (none), would cost.
+    // The cost of putting the expert on `device` of server n, or of taking it from there (none).
     double change_s(uint32_t x, uint32_t n, uint32_t device);
-    // The same for the expert on every server n whose device[n] is not none; such a server has it
-    // not.
+    // The same for every server n whose device[n] is not none. Such a server lacks the expert.
     void changes_s(uint32_t x, std::span<const uint32_t> device, std::span<double> change_s);
     double put(uint32_t x, uint32_t n, uint32_t device);
     void restore(const std::vector<uint32_t> &placement);
     void clear() { restore(std::vector<uint32_t>(at_.size(), none)); }
-    // In between, put() accounts for memory alone and is not undone by rollback().
+    // Between this and the end, put() accounts for memory only and rollback() does not undo it.
     void begin_many() { many_ = true, settled_ = false; }
-    // clear() and begin_many(), without finding out in between what follows from an empty
-    // placement.
+    // clear() and begin_many(), without computing the results of an empty placement in between.
     void begin_empty();
     void end_many();
     void count_all();
 
-    // Changes since a mark can be taken back.
+    // Changes after a mark can be taken back.
     size_t mark() const { return journal_.size(); }
     void rollback(size_t mark);
     void forget() { journal_.clear(); }
 
-    // Steps of evaluation so far: what limits are counted in.
+    // Steps of evaluation so far; limits count these.
     uint64_t work() const { return work_; }
-    // Steps that were taken elsewhere for the same plan.
+    // Adds steps that were taken elsewhere for the same plan.
     void add_work(uint64_t steps) { work_ += steps; }
-    // What a placement costs, anew: once to empty it and once to look at all.
+    // Steps to compute a placement's cost anew: once to empty it and once to look at all.
     uint64_t evaluation() const { return 2 * refresh_work(); }
-    // About what it takes to ask for the change of every expert on every server.
+    // About the steps to ask for the change of every expert on every server.
     uint64_t sweep() const {
         return servers_ * (use_.size() + uint64_t{experts_} * (4 + entries_ / 8));
     }
     uint64_t uses() const { return use_.size(); }
-    // Expected calls of the expert by homes of the server, a token.
+    // Expected calls of the expert by homes of the server, per token.
     double calls(uint32_t x, uint32_t n) const {
         const uint32_t e = time_.server_entry(n);
         return e == none ? 0 : calls_[size_t{x} * entries_ + e];
@@ -163,7 +161,7 @@ private:
     void read_layers();
     void read_sets(uint32_t stride);
     double batch(uint32_t e) const { return batches_.any() ? batches_.batch(e) : 1; }
-    // What batches add, seen from the entry, in the expert's layer with the change.
+    // The time that batches add, seen from the entry, in the expert's layer after the change.
     double extra_s(uint32_t x, uint32_t e, uint32_t n, uint32_t device);
     void refresh();
     uint64_t refresh_work() const {
@@ -178,7 +176,7 @@ private:
         const double a = time_.alone_s(m, e, device), b = time_.alone_s(m, e, than);
         return a != b ? a < b : device < than;
     }
-    // Calls `call(server, device)` for all that hold the expert with `device` (or none) on server
+    // Calls `call(server, device)` for all holders of the expert, with `device` (or none) on server
     // n.
     template <class Each>
     void each_holder(uint32_t x, uint32_t n, uint32_t device, Each call) const {
@@ -195,7 +193,7 @@ private:
             }
         }
     }
-    // Where the expert is, without what follows from it.
+    // Sets where the expert is, without the values that follow.
     void set_at(uint32_t x, uint32_t n, uint32_t device) {
         const uint64_t bit = uint64_t{1} << (n % 64);
         uint64_t &word = holders_[size_t{x} * server_words_ + n / 64];
@@ -208,9 +206,10 @@ private:
     }
     // Whether an entry's costs follow from the nearest holder alone.
     bool nearest_decides() const { return sets_.empty() && extra_.empty(); }
-    // Calls `call(entry)`, ascending, for all that `device` (or none) on server n serves better, or
-    // as well with `equal`, or that the server serves now: of hundreds of entries these are few.
-    // For all where sets or batches count, which one entry's nearest holder does not decide.
+    // Calls `call(entry)`, ascending, for all entries that `device` (or none) on server n serves
+    // better, or as well with `equal`, or that the server serves now. These are few
+    // of hundreds of entries. Calls it for all entries if sets or batches count, because the
+    // nearest holder then does not decide.
     template <class Each>
     void each_touched(uint32_t x, uint32_t n, uint32_t device, bool equal, Each call) const;
     uint32_t served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
@@ -253,19 +252,19 @@ private:
     const uint32_t servers_, experts_, entries_, server_words_;
     const std::vector<uint64_t> bytes_;  // [M]
     // Demand by (expert, entry).
-    std::vector<double> single_;  // layers that miss it alone, a token
-    std::vector<double> calls_;   // calls of a token
+    std::vector<double> single_;  // layers that miss it alone, per token
+    std::vector<double> calls_;   // calls per token
     std::vector<set> sets_;
     std::vector<uint32_t> members_;
     std::vector<size_t> use_first_;  // [X * entries + 1] sets of an expert
     std::vector<uint32_t> use_;
     std::vector<uint32_t> layer_, layer_first_;  // [X], [layers]
-    // Placement and what follows from it.
-    std::vector<double> extra_;  // [layers, entries] what batches add
+    // The placement, and values that follow from it.
+    std::vector<double> extra_;  // [layers, entries] time that batches add
     std::vector<uint32_t> at_, copies_;
     std::vector<uint64_t> holders_;  // [X, server words]
     std::vector<int64_t> free_;
-    std::vector<uint32_t> by_;       // (expert, entry): what serves it alone
+    std::vector<uint32_t> by_;       // (expert, entry): the device that serves it alone
     std::vector<uint32_t> by_rank_;  // its rank
     std::vector<uint32_t> pattern_;
     std::vector<double> load_;  // utilisation of devices, then of links
@@ -274,7 +273,7 @@ private:
     std::vector<double> added_s_;
     double total_ = 0, remote_ = 0;
     bool many_ = false;
-    bool settled_ = false;  // total_ is anew, nothing has changed since
+    bool settled_ = false;  // total_ is computed anew and nothing has changed since
     uint32_t far_max_;
     // Lookup.
     static constexpr uint32_t known_bits = 18;

@@ -46,7 +46,7 @@ inline void state::read_layers() {
     extra_.assign(layer_first_.size() * entries_, 0);
 }
 
-// The placement with a change, as moorage/batch.hpp wants to see it.
+// The placement with a change, in the form that moorage/batch.hpp reads.
 class state::holder_view {
 public:
     holder_view(const state &of, uint32_t x, uint32_t n, uint32_t device)
@@ -113,7 +113,7 @@ inline void state::read_sets(uint32_t stride) {
     refresh();
 }
 
-// All that follows from the placement, anew.
+// Computes anew everything that follows from the placement.
 inline void state::refresh() {
     for (uint32_t x = 0; x < experts_; ++x)
         for (uint32_t e = 0; e < entries_; ++e) {
@@ -140,7 +140,7 @@ inline void state::end_many() {
     settle();
 }
 
-// Steps are counted as clear() counts them.
+// Counts steps as clear() does.
 inline void state::begin_empty() {
     size_t held = 0;
     for (const uint32_t copies : copies_) held += copies;
@@ -153,7 +153,7 @@ inline void state::begin_empty() {
     forget();
 }
 
-// Nothing is new where no sets are known.
+// Nothing changes if no sets are known.
 inline void state::count_all() {
     if (use_.empty()) return;
     far_max_ = 64;
@@ -267,7 +267,7 @@ void state::each_touched(uint32_t x, uint32_t n, uint32_t device, bool equal, Ea
     }
 }
 
-// With `device` (or none) on server n.
+// The device that serves it, with `device` (or none) on server n.
 inline uint32_t state::served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const {
     const uint32_t now = by_[flow(x, e)], own = time_.entry_server(e);
     if (own == n && device != none) return device;
@@ -277,7 +277,7 @@ inline uint32_t state::served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t de
     return now == none || nearer(model_.model_of(x), e, device, now) ? device : now;
 }
 
-// Requires: not more than 64 servers.
+// Requires: at most 64 servers.
 inline uint32_t state::pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t device) {
     const uint32_t own = time_.entry_server(e);
     const uint32_t context = e * model_.demand().models + model_.model_of(x);
@@ -298,7 +298,7 @@ inline uint32_t state::pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t
     return patterns_.find(context, {far.data(), count});
 }
 
-// Time of a set whose expert x has `pattern` and whose key is then `key`.
+// Time of a set whose expert x has `pattern`. Its key is then `key`.
 inline double state::set_s(const set &of, uint64_t key, uint32_t x, uint32_t pattern) {
     known &slot = known_[key >> (64 - known_bits)];
     if (slot.key == key && key != 0) return slot.value_s;
@@ -316,7 +316,7 @@ inline double state::set_s(const set &of, uint64_t key, uint32_t x, uint32_t pat
 
 // ---- load ------------------------------------------------------------------------------------
 
-// Utilisation that the expert's calls by an entry's homes add where `device` serves them.
+// Utilisation that the expert's calls by an entry's homes add if `device` serves them.
 template <class Each>
 void state::for_load(uint32_t x, uint32_t e, uint32_t device, Each each) const {
     const double calls_per_s = calls_[flow(x, e)] * tokens_per_s_;
@@ -394,11 +394,11 @@ inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
     return weights_.load > 0 ? sum + load_change(x, n, device, false) : sum;
 }
 
-// Entry by entry for all servers at once, which is what a processor does fast; each sum has the
-// terms of change_s() in their order, so that it is the same to the bit.
+// Entry by entry for all servers at once, which is fast on a processor. Each sum has the terms of
+// change_s() in their order, so it is the same to the bit.
 inline void state::changes_s(uint32_t x, std::span<const uint32_t> device,
                              std::span<double> change_s) {
-    bool by_number = true;  // where each server has one device
+    bool by_number = true;  // each server has one device
     for (uint32_t n = 0; n <= servers_; ++n) by_number = by_number && model_.device_begin(n) == n;
     if (!nearest_decides() || !by_number || weights_.load > 0) {
         for (uint32_t n = 0; n < servers_; ++n)
@@ -421,7 +421,7 @@ inline void state::changes_s(uint32_t x, std::span<const uint32_t> device,
         const double paid_s = flow_cost(i, m, e, by);
         for (uint32_t n = 0; n < servers_; ++n)
             change_s[n] += alone_s[n] < now_s ? rate * alone_s[n] - paid_s : 0.0;
-        // Its own server serves it, however long that takes, and without a remote call.
+        // Its own server serves it, however long that takes, without a remote call.
         if (!(alone_s[own] < now_s)) change_s[own] += rate * alone_s[own] - paid_s;
         remote[own] -= remote_of(i, e, by);
     }

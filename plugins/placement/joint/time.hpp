@@ -1,7 +1,7 @@
-// time.hpp - what a layer takes by the holders of its experts alone, apart from a placement.
+// time.hpp - the time of a layer from the holders of its experts, without a placement.
 //
-// The same time as moorage/latency.hpp (a test compares them), as a function of what the joint
-// policy looks up instead of computing it: an expert counts by the devices that would serve it.
+// The same time as moorage/latency.hpp; a test compares them. It is a function of the values that
+// the joint policy looks up: an expert counts by the devices that would serve it.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace moorage::joint {
 inline constexpr uint32_t none = latency_model::none;
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Devices that would serve an expert, one a server, ascending: that of the home's own server alone
-// where it has one, else of all servers that it reaches. Empty: nobody.
+// Devices that would serve an expert, one per server, ascending. If the home's own server has one,
+// only that; otherwise those of all servers that it reaches. Empty: none.
 using holders = std::span<const uint32_t>;
 
 class layer_time {
@@ -49,7 +49,7 @@ public:
     bool serial() const { return serial_; }
     uint32_t devices() const { return cluster_.devices; }
     bool has_cloud() const { return cluster_.host_cloud_s != nullptr; }
-    // Servers that homes enter by are numbered through as entries.
+    // Entries are servers through which homes enter, with consecutive numbers.
     uint32_t entries() const { return static_cast<uint32_t>(entry_server_.size()); }
     uint32_t entry_server(uint32_t entry) const { return entry_server_[entry]; }
     uint32_t server_entry(uint32_t server) const { return server_entry_[server]; }
@@ -57,7 +57,7 @@ public:
     double call_s(uint32_t device, uint32_t model) const {
         return cluster_.host_device_call_s[size_t{device} * cluster_.models + model];
     }
-    // Infinite where there is no link one of the ways.
+    // Infinite if there is no link in one of the directions.
     double there_s(uint32_t model, uint32_t entry, uint32_t server) const {
         return there_s_[link(model, entry, server)];
     }
@@ -67,7 +67,7 @@ public:
     bool reached(uint32_t entry, uint32_t server) const {
         return there_s(0, entry, server) < infinity;
     }
-    // An expert that is a layer's only missing one, served by the device or by none.
+    // The only missing expert of a layer, served by the device or by none.
     double alone_s(uint32_t model, uint32_t entry, uint32_t device) const {
         if (device == none) return absent_s(model, entry);
         return alone_s_[(size_t{model} * entries() + entry) * cluster_.devices + device];
@@ -75,8 +75,9 @@ public:
     const double *alone_s(uint32_t model, uint32_t entry) const {  // [devices]
         return &alone_s_[(size_t{model} * entries() + entry) * cluster_.devices];
     }
-    // Devices by alone_s(), equal where it is. 0: of the entry's own server, which serves whatever
-    // it has. Nobody is behind all, and behind nobody are those that are not reached.
+    // Order of devices by alone_s(), equal if that is equal. 0: the entry's own server, which
+    // serves whatever it has. `none` is behind all devices, and devices that are not reached are
+    // behind `none`.
     uint32_t rank(uint32_t model, uint32_t entry, uint32_t device) const {
         return device == none ? none - 1 : ranks(model, device)[entry];
     }
@@ -86,7 +87,7 @@ public:
     double absent_s(uint32_t model, uint32_t entry) const {
         return absent_once_s(model, entry) + absent_each_s(model, entry);
     }
-    // What experts that nobody serves take: once, and for each.
+    // The time for experts without a holder: once, and for each.
     double absent_once_s(uint32_t model, uint32_t entry) const {
         return absent_once_s_[size_t{model} * entries() + entry];
     }
@@ -95,7 +96,7 @@ public:
     }
     bool returns_each() const { return each_; }
 
-    // Requires: at most 16 experts, one or more.
+    // Requires: 1 to 16 experts.
     double layer_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
         std::array<uint32_t, 16> near{};
         std::array<holders, 16> far;
@@ -175,7 +176,7 @@ private:
         }
     }
 
-    // On one server; a device that is named twice has two experts.
+    // Time on one server. A device that is named twice has two experts.
     double compute_s(uint32_t model, std::span<const uint32_t> devices) const {
         double longest = 0;
         for (size_t i = 0; i < devices.size(); ++i) {
@@ -193,8 +194,8 @@ private:
                (each_ ? static_cast<double>(devices.size()) : 1.0) * back_s_[at];
     }
 
-    // The least over all ways to assign experts to their holders, for up to 8; beyond, and as a
-    // first try, each by the one that is nearest alone.
+    // The least time over all ways to assign experts to their holders, for up to 8. Beyond that,
+    // and as a first try, each goes to the holder that is nearest alone.
     double far_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
         std::array<uint32_t, 16> chosen{};
         bool choice = false;
@@ -211,7 +212,7 @@ private:
         if (!choice || of.size() > 8 || (!serial_ && nearest <= least)) return nearest;
         return std::min(nearest, assigned_s(model, entry, of));
     }
-    // The best set of servers to call where each call keeps the others waiting (latency.hpp).
+    // The best set of servers, if each call keeps the others waiting (latency.hpp).
     double shared_s(uint32_t model, uint32_t entry, std::span<const holders> of,
                     double best) const {
         std::vector<uint32_t> servers;
@@ -265,8 +266,8 @@ private:
 
     // A server that may serve some of the experts.
     struct server_part {
-        uint32_t server, has;              // which experts, by position
-        double alone_s;                    // the least that it takes for one
+        uint32_t server, has;              // the experts, by position
+        double alone_s;                    // the least time for one of them
         std::array<uint32_t, 8> device{};  // [position]
     };
     std::vector<server_part> parts(uint32_t model, uint32_t entry,
@@ -286,8 +287,9 @@ private:
         std::sort(all.begin(), all.end(), [](const server_part &a, const server_part &b) {
             return a.alone_s != b.alone_s ? a.alone_s < b.alone_s : a.server < b.server;
         });
-        // Of many servers with the same experts only as many are looked at as they have experts,
-        // those that are nearest for one. That may miss a better way, never invent one.
+        // Among many servers with the same experts, only as many are considered as they have
+        // experts: those that are nearest for one. This may miss a better way, but never invents
+        // one.
         if (all.size() <= 8) return all;
         std::array<uint8_t, 256> seen{};
         std::erase_if(all, [&seen](const server_part &part) {
@@ -295,7 +297,7 @@ private:
         });
         return all;
     }
-    // The least for every subset of the experts that the servers so far may serve.
+    // The least time for every subset of the experts that the servers so far serve.
     double assigned_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
         std::array<double, 256> least, cost;
         const uint32_t full = (1u << of.size()) - 1;

@@ -1,16 +1,21 @@
-// prism.hpp - Prism: the places of a server go to layers by the entropy of their activations, in a
-// layer to the experts that the server activates most, and every expert gets one somewhere.
+// prism.hpp - Prism: slots to layers by the entropy of activations, then to the most used experts.
 //
-// Source: Prism, Section III-C, Algorithms 1 and 2 (prism_algorithm.hpp), Eq. (3) and (4). Servers
-// are what the paper calls servers: homes that enter by one count together. Of several models each
-// gets, on every device, memory in proportion to the tokens that its server sends through it times
-// the sum of its layers' entropies, and is then placed by itself: with one model, the paper's.
-// Inside a server the heaviest expert goes first, to the least loaded GPU with room.
-// Where there is a cloud, no expert needs a copy (cover); each server then keeps what it uses most.
+// A server's slots go to layers by the entropy of their activations. Within a layer they go to the
+// experts that the server activates most. Every expert gets a slot on some server. Source: Prism,
+// Section III-C, Algorithms 1 and 2 (prism_algorithm.hpp), Eq. (3) and (4). Servers are those of
+// the paper: homes that enter through one server count together. With several models, each gets
+// memory on every device in proportion to the tokens that its server sends through it, times the
+// sum of its layers' entropies. Each model is then placed by itself. With one model this is the
+// paper's method. Inside a server the heaviest expert goes first, to the least loaded GPU with
+// room. With a cloud no expert needs a copy (cover); each server then keeps what it uses most.
 //
-// A candidate is adopted if C(P') + T_mig < C(P), C being remote calls of an interval times the
-// measured seconds of one, T_mig the seconds of all added and removed copies.
-// Cost of a plan: O(servers * experts of all layers * log) and one pass a replaced copy.
+// A candidate is adopted if C(P') + T_mig < C(P). C is the number of remote calls in an interval,
+// times the measured seconds of one. T_mig is the seconds of all added and removed copies. Cost of
+// a plan: O(servers * experts of all layers * log) and one pass per replaced copy.
+//
+// `leftover` = fill gives slots that the floors leave over to the server's most frequent missing
+// experts. On 400 tiny instances this lowers the mean distance to the optimum of Eq. (2) from 9.2 %
+// of all activations to 1.7 %; the worst is 54 % (`prism_test` prints it).
 #pragma once
 
 #include "prism_algorithm.hpp"
@@ -53,7 +58,7 @@ public:
         placement::device_slots slots = placement::memory_division(of, weights(of)).divide();
         std::vector<moorage::prism::problem> problems;
         std::vector<moorage::prism::assignment> placed;
-        problems.reserve(of.models.size());  // assignments keep references
+        problems.reserve(of.models.size());  // assignments keep references to the elements
         for (size_t m = 0; m < of.models.size(); ++m) {
             problems.push_back(problem_of(of, m));
             problems.back().slots = slots.of_servers(of, m);
@@ -69,7 +74,7 @@ public:
             spread(cluster, of, server, placed, current, slots, out);
     }
 
-    // Eq. (4), strictly: no move for nothing.
+    // Eq. (4), strictly: no move without a gain.
     bool adopt(const moorage_move &move) {
         const double each = cost_per_remote_ > 0 ? cost_per_remote_ : move.remote_call_s;
         const double current = move.remote_per_s_current * move.interval_s * each;
@@ -93,7 +98,7 @@ private:
         return {of.servers, each.layers, each.experts,    of.rate.data() + each.first,
                 of.experts, {},          of.server_bytes, of.cover};
     }
-    // Of a server's memory for each model.
+    // Weights that divide a server's memory between models.
     static std::vector<double> weights(const placement::scene &of) {
         const size_t models = of.models.size();
         std::vector<double> weight(of.servers * models, 1);
@@ -119,7 +124,8 @@ private:
         size_t model;
         double rate;
     };
-    // The device of the server that each expert of the plan in force is on; none: not there.
+    // For each expert of the plan in force, the device of the server that holds it; none: not
+    // there.
     static std::vector<uint32_t> device_now(const placement::scene &of, uint32_t server,
                                             std::span<const moorage_copy> current) {
         std::vector<uint32_t> now(of.experts, moorage::none);
@@ -127,10 +133,10 @@ private:
             if (of.device_server[copy.device] == server) now[copy.expert] = copy.device;
         return now;
     }
-    // Experts that the server has already stay on their GPU: no paper says which GPU is whose, and
-    // a move within a server gains nothing that its writing would not cost. The others go, heaviest
-    // first, to the least loaded with room. Load is in calls, weighted by how much longer one takes
-    // than on the server's fastest GPU.
+    // Experts that the server already has stay on their GPU. No paper assigns experts to GPUs, and
+    // a move within a server gains nothing that would pay for its writing. The other experts go
+    // heaviest first to the least loaded GPU with room. Load is in calls, weighted by the time of a
+    // call relative to the server's fastest GPU.
     static void spread(const moorage_cluster &cluster, const placement::scene &of, uint32_t server,
                        std::span<const moorage::prism::assignment> placed,
                        std::span<const moorage_copy> current, placement::device_slots &slots,
@@ -187,7 +193,7 @@ private:
 
     const bool fill_, always_cover_, count_removals_;
     const double cost_per_remote_;
-    double remote_ = 0, asked_ = 0, replaced_ = 0, empty_ = 0;  // of the last plan
+    double remote_ = 0, asked_ = 0, replaced_ = 0, empty_ = 0;  // for the last plan
 };
 
 }  // namespace moorage::policies

@@ -1,10 +1,11 @@
 // prism_algorithm.hpp - Prism's Algorithms 1 and 2 on plain arrays of one model.
 //
-// Source: Prism, Section III-C. Where the printed pseudo-code loops or breaks a bound it is made
-// safe: slots are whole experts on each GPU, no layer gets more places of a server than it has
-// experts, a layer only gives places that it can spare, and unplaced experts and duplicates are
-// counted anew after every replacement. Entropies are computed with divisions and products alone,
-// so they are the same bits on every machine.
+// Source: Prism, Section III-C. The printed pseudo-code loops for ever on three servers of 3 slots
+// with two flat layers of 4 experts. It leaves a layer uncovered on two servers of 4 slots with
+// entropies 2 and 1. Both are tests. So these rules make it safe. Slots are whole experts on each
+// GPU. No layer gets more places of a server than it has experts. A layer only gives places that it
+// can spare. Unplaced experts and duplicates are counted anew after every replacement. Entropies
+// are computed only with divisions and products, so they are the same bits on every machine.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +33,8 @@ struct problem {
     size_t place(uint32_t server, uint32_t layer) const { return size_t{server} * layers + layer; }
 };
 
-// Base 2, of a positive normal number, to the last bit or two: x = 2^n m, and log m by
-// 2 atanh((m - 1) / (m + 1)), |z| < 0.172.
+// Base 2, for a positive normal number, exact to the last bit or two: x = 2^n m, and log m by 2
+// atanh((m - 1) / (m + 1)), |z| < 0.172.
 inline double log2_of(double x) {
     const uint64_t bits = std::bit_cast<uint64_t>(x);
     auto exponent = static_cast<int64_t>(bits >> 52) - 1023;
@@ -100,7 +101,7 @@ private:
             total_[layer] += given;
         }
     }
-    // Step 2, once over the servers. Returns whether a place changed its layer.
+    // Step 2, once over the servers. Returns whether a place moved to another layer.
     bool pass(uint32_t layer) {
         bool moved = false;
         for (const uint32_t server : order_) {
@@ -142,7 +143,7 @@ private:
     std::vector<uint32_t> order_;  // servers by memory
 };
 
-// Algorithm 2: who holds what, [servers, layers, experts].
+// Algorithm 2: the holders, [servers, layers, experts].
 class assignment {
 public:
     assignment(const problem &of, std::span<const uint32_t> counts)
@@ -163,7 +164,7 @@ public:
     uint64_t replaced() const { return replaced_; }
 
     // Gives slots that the counts left over to the server's most frequent missing experts, as far
-    // as it asks for them. Returns how many stay empty.
+    // as it requests them. Returns how many stay empty.
     uint64_t fill() {
         uint64_t empty = 0;
         std::vector<uint32_t> missing;
@@ -210,8 +211,8 @@ private:
             ++copies(layer)[ranking_[i]];
         }
     }
-    // Terminates: fewer than E distinct experts on E places or more means that a duplicate exists,
-    // and every replacement places one more expert for good.
+    // Terminates: with fewer than E distinct experts on E places or more, a duplicate exists, and
+    // every replacement places one more expert for good.
     void cover(uint32_t layer) {
         uint32_t open = 0;
         for (uint32_t expert = 0; expert < of_.experts; ++expert)
@@ -233,7 +234,7 @@ private:
                          [&](uint32_t a, uint32_t b) { return duplicates[a] < duplicates[b]; });
         return order;
     }
-    // The server's most frequent unplaced expert in place of its least frequent duplicate.
+    // Puts the server's most frequent unplaced expert in place of its least frequent duplicate.
     bool replace(uint32_t server, uint32_t layer) {
         const std::span<const double> frequency = of_.row(server, layer);
         uint32_t in = of_.experts, out = of_.experts;
@@ -254,7 +255,7 @@ private:
     const problem &of_;
     std::vector<uint8_t> held_;
     std::vector<uint32_t> copies_;   // [layers, experts] over all servers
-    std::vector<uint32_t> ranking_;  // of the running call of take_top
+    std::vector<uint32_t> ranking_;  // for the running call of take_top
     uint64_t replaced_ = 0;
 };
 

@@ -1,26 +1,27 @@
-// greedy_search.hpp - the copy that saves most, again and again (SlimCaching, Algorithm 1): the
-// placement slim_greedy, and one of the plans that joint starts from.
+// greedy_search.hpp - repeatedly takes the copy that saves most (SlimCaching, Algorithm 1).
 //
-// Over all experts and servers with room for them: the largest gain / size is placed, gains are
-// kept up to date, and so on while something that saves anything fits. Ties: smallest expert, then
-// smallest server. The printed loop neither checks that the item fits nor goes on when one server
-// is full; this one does both. per_byte = false is the benchmark in the words of Section VI-A, the
-// largest gain, where Algorithm 1 divides it by the size.
+// It serves the policy slim_greedy, and gives one of the plans that joint starts from. Over all
+// experts and servers with room, the largest gain / size is placed and gains are updated, as long
+// as anything that saves fits. Ties: smallest expert, then smallest server. The printed loop
+// neither checks that the item fits nor continues when one server is full; this one does both.
+// per_byte = false is the benchmark in the words of Section VI-A: the largest gain, where Algorithm
+// 1 divides it by the size. A copy that would raise the latency is never made.
 //
-// Lazy: every pair has an upper bound of its gain, and is asked for the gain itself only when its
-// bound comes to the top. For K = 1 an old gain is such a bound, because gains only fall. Beyond,
-// a pick can raise the gain of those chosen together with it. Where messages dominate, bounds rise
-// by the most that the sets they share can bring (for_raised), and what then comes to the top gets
-// new bounds on all servers in one walk (gains_most): most pairs never need more. Else bounds rise
-// by what these sets do bring, and a little for the rounding of such sums. The result is that of
-// asking for every gain before every pick, to the bit.
+// Lazy: every pair has an upper bound of its gain. The gain itself is computed only when the bound
+// comes to the top. For K = 1 an old gain is such a bound, because gains only fall. For K > 1 a
+// pick can raise the gain of experts chosen together with it. If messages dominate, bounds rise by
+// the most that their common sets can bring (for_raised). A bound that then comes to the top is
+// replaced by new bounds on all servers in one walk (gains_most). Most pairs never need more.
+// Otherwise bounds rise by what these sets do bring, and a little for the rounding of such sums.
+// The result equals that of computing every gain before every pick, to the bit.
 //
-// Cost: a walk up a tree for each bound that changes, and a walk over an expert's sets for a gain
-// or for the bounds of all servers: 7 such walks a pick with 20 servers and 200 users, where gains
-// alone were 36. Where messages do not dominate a pick looks up twice the time of each set that it
-// is in for each of its experts on each server. Guarantee: half of the optimum for K = 1, one
-// device a server and equal sizes (the servers are a partition matroid; the paper's 1 - 1/e holds
-// for one server). With different sizes or K > 1 there is none.
+// Cost: a walk up a tree for each changed bound, and a walk over an expert's sets for a gain or for
+// the bounds of all servers. With 20 servers and 200 users these are 7 such walks a pick; with
+// gains alone they were 36. If messages do not dominate, a pick looks up twice the time of each of
+// its sets, for each expert of the set on each server. Guarantee: half of the optimum for K = 1,
+// one device a server and equal sizes. The servers are then a partition matroid; the paper's 1 -
+// 1/e holds for one server. With different sizes or K > 1 there is no guarantee: with different
+// sizes the rule can take 2 where 18 was possible.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@
 
 namespace moorage::slim {
 
-// The largest of many changing values; of equals the first.
+// The largest of many changing values; among equal ones the first.
 class tournament {
 public:
     static constexpr double out = -std::numeric_limits<double>::infinity();
@@ -53,10 +54,10 @@ public:
         for (size_t node = (leaves_ + index) / 2; node > 0; node /= 2) {
             const uint32_t before = winner_[node];
             play(node);
-            if (winner_[node] == before && before != index) return;  // nothing new above
+            if (winner_[node] == before && before != index) return;  // nothing new above this node
         }
     }
-    // After values of [begin, end) were set.
+    // Call after the values of [begin, end) were set.
     void play_range(size_t begin, size_t end) {
         if (begin == end || leaves_ == 1) return;
         for (size_t from = (leaves_ + begin) / 2, to = (leaves_ + end - 1) / 2; from > 0;
@@ -76,7 +77,7 @@ private:
     std::vector<uint32_t> winner_;
 };
 
-// One run over a model: bounds of the gains, some of them exact, and the pick with the best ratio.
+// One run over a model: bounds of the gains, some exact, and the pick with the best ratio.
 class greedy_search {
 public:
     greedy_search(latency_model &model, device_room &room, bool per_byte)
@@ -118,14 +119,14 @@ public:
                 ask(x, n, device);
         }
     }
-    // How often an expert's sets were walked, for a gain or for bounds.
+    // How many times an expert's sets were walked, for a gain or for bounds.
     uint64_t marginals() const { return marginals_; }
 
 private:
-    // Room for the rounding of sums in other orders: a bound stays a bound.
+    // Allows for the rounding of sums in other orders, so a bound stays a bound.
     static constexpr double slack = 1e-9;
-    // Of a bound: above the gain by how much is not known; the gain itself; the same up to
-    // rounding.
+    // State of a bound. unasked: above the gain by an unknown amount. exact: the gain itself.
+    // summed: the gain, up to rounding.
     enum : uint8_t { unasked, exact, summed };
 
     size_t index(uint32_t x, uint32_t n) const { return size_t{x} * servers_ + n; }
@@ -155,7 +156,8 @@ private:
         const bool saves = bound_[index(x, n)] >= moorage::slim::gain_min_s;
         ratios_.change(index(x, n), saves ? ratio(x, n) : tournament::out);
     }
-    // Bounds of all servers take a walk over the sets as one gain does, and most are low.
+    // Computes the bounds of all servers. That takes one walk over the sets, as one gain does, and
+    // most bounds are low.
     void bound_all(uint32_t x) {
         ++marginals_;
         model_.gains_most(x, most_there_);
@@ -168,8 +170,8 @@ private:
         }
         ratios_.play_range(index(x, 0), index(x, 0) + servers_);
     }
-    // Where sets are not known and messages do not dominate, all servers have one bound, and come
-    // to the top one after another: they are asked for together.
+    // If sets are unknown and messages do not dominate, all servers have one bound and come to the
+    // top one after another. So their gains are computed together.
     void ask_all(uint32_t x) {
         constexpr uint32_t width = latency_model::gain_block::width;
         latency_model::gain_block::gains gains{};
@@ -189,7 +191,7 @@ private:
         }
         ratios_.play_range(index(x, 0), index(x, 0) + servers_);
     }
-    // Gains may have become larger, on each server by up to what `by` says.
+    // Gains may have grown, on each server by at most the value of `by`.
     template <class By>
     void loosen(uint32_t x, By by) {
         if (most_[x] <= 0) return;
@@ -214,7 +216,7 @@ private:
         if (model_.device_begin(n) + 1 < model_.device_begin(n + 1)) retarget(n);
         if (!block_.empty()) ask_all(x);
     }
-    // No other expert's gains change.
+    // For a pick that changes no other expert's gains.
     void pick_alone(uint32_t x, uint32_t device) {
         model_.add(x, device);
         std::fill_n(gain_.begin() + static_cast<ptrdiff_t>(index(x, 0)), servers_, unasked);
@@ -243,7 +245,7 @@ private:
             partner_[other] = 0;
         }
     }
-    // Of gains that were asked for once, an account is kept.
+    // Gains that were computed once are kept up to date.
     void pick_summed(uint32_t x, uint32_t device) {
         partners_.clear();
         model_.add_telling(
@@ -259,7 +261,7 @@ private:
                 change_[at] += change_s;
             });
         for (const uint32_t at : partners_) {
-            if (change_[at] == 0) continue;  // named twice, or nothing in the end
+            if (change_[at] == 0) continue;  // named twice, or no change in the end
             bound_[at] += change_[at];
             change_[at] = 0;
             gain_[at] = summed;
@@ -267,12 +269,12 @@ private:
         }
         loosen(x, [&](uint32_t) { return most_[x]; });
     }
-    // Where experts go to another device of the server from now on, of another speed perhaps.
+    // Experts may go to another device of the server from now on, perhaps of another speed.
     void retarget(uint32_t n) {
         const moorage_demand &demand = model_.demand();
         for (uint32_t m = 0; m < demand.models; ++m) {
             uint32_t &target = target_[size_t{m} * servers_ + n];
-            if (find(m, n) == target) continue;  // which may be that nothing more fits
+            if (find(m, n) == target) continue;  // or still nothing fits
             target = find(m, n);
             for (uint32_t x = demand.host_model_first[m]; x < demand.host_model_first[m + 1]; ++x) {
                 if (open_[index(x, n)] == 0 || most_[x] <= 0) continue;
@@ -288,16 +290,16 @@ private:
     const bool per_byte_;
     const uint32_t servers_;
     tournament ratios_;
-    std::vector<double> bound_, most_;  // seconds a token: [X, N], and for good [X]
+    std::vector<double> bound_, most_;  // seconds a token: [X, N]; lasting bounds [X]
     std::vector<double> change_;        // [X, N] while picking
-    std::vector<uint8_t> gain_, open_;  // [X, N] what the bound is; neither held nor full
+    std::vector<uint8_t> gain_, open_;  // [X, N] state of the bound; neither held nor full
     std::vector<uint32_t> target_;      // [M, N] first device with room for the model's experts
     std::vector<double> most_there_;    // [N] while bounding
-    // While picking: bounds of what is added, [X, N], and of what is added on all servers, [X].
+    // While picking: bounds of the added gain, [X, N], and of the gain added on all servers, [X].
     std::vector<double> raised_, raised_all_;
-    std::vector<uint8_t> partner_;  // [X] whether it is one of
+    std::vector<uint8_t> partner_;  // [X] whether it is in partners_
     std::vector<uint32_t> partners_;
-    std::vector<latency_model::gain_block> block_;  // one where gains do not depend on each other
+    std::vector<latency_model::gain_block> block_;  // one element if gains are independent
     uint64_t marginals_ = 0;
 };
 

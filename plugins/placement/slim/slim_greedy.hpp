@@ -1,6 +1,7 @@
-// slim_greedy.hpp - the copy that saves most per byte, again and again (SlimCaching, Algorithm 1).
+// slim_greedy.hpp - places the copy that saves most per byte, repeatedly (Algorithm 1).
 //
-// greedy_search.hpp says how.
+// greedy_search.hpp says how. `guarantee` is 1/2 for K = 1 and equal sizes, else 0: the printed 1 -
+// 1/e is wrong for several servers.
 #pragma once
 
 #include "greedy_search.hpp"

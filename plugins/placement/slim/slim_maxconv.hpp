@@ -1,14 +1,14 @@
 // slim_maxconv.hpp - slim_dp's knapsacks, one size class at a time (SlimCaching, Algorithm 3).
 //
-// Experts of one size are worth taking in the order of their gains, so the value of the first l of
-// a class is concave in l. The best value for every room is the max-plus convolution of the classes
-// so far with that sequence, spread over multiples of the size (Definition 3). Along one residue
-// the best number to take moves only one way, so it is found by halving: the middle room first,
-// then both sides with what the middle leaves possible. The class with the most items comes last,
-// where only one room, the whole, is of interest.
+// Experts of one size are worth taking in the order of their gains. So the value of the first l
+// experts of a class is concave in l. The best value for every room is the max-plus convolution of
+// the classes so far with that sequence, spread over multiples of the size (Definition 3). Along
+// one residue the best number to take moves only one way, so halving finds it: the middle room
+// first, then both sides within what the middle allows. The class with the most items comes last,
+// because then only one room matters: the whole.
 //
-// Cost: a server takes classes * units * log(units) steps and classes * units words. Same value and
-// guarantee as slim_dp; where values tie, not always the same set.
+// Cost: a server takes classes * units * log(units) steps and classes * units words. Value and
+// guarantee are those of slim_dp. If values tie, the set may differ.
 #pragma once
 
 #include "../slim_parts.hpp"
@@ -24,7 +24,7 @@ using moorage::slim::knapsack;
 struct size_class {
     uint32_t units = 0;
     std::vector<uint32_t> items;  // indices into the knapsack
-    std::vector<double> value;    // of the first 0, 1, 2, ...
+    std::vector<double> value;    // value of the first 0, 1, 2, ... items
 };
 
 inline std::vector<size_class> classes_of(const knapsack &bag) {
@@ -35,7 +35,7 @@ inline std::vector<size_class> classes_of(const knapsack &bag) {
         if (left.units != right.units) return left.units > right.units;
         return left.value != right.value ? left.value > right.value : a < b;
     };
-    // Of one size, what comes after those that fit is never looked at.
+    // Items of one size beyond those that fit are never read.
     size_t fit = order.size();
     const auto same = [&](const item &each) { return each.units == bag.items[0].units; };
     if (!order.empty() && std::all_of(bag.items.begin(), bag.items.end(), same))
@@ -69,7 +69,7 @@ struct convolution {
 
     size_t room(size_t j) const { return residue + j * added.units; }
 
-    // Rooms j of [from, to), for which the classes before get i of [least, most] of j.
+    // Rooms j of [from, to). The classes before get i in [least, most] of j.
     void solve(size_t from, size_t to, size_t least, size_t most) {
         if (from >= to) return;
         const size_t j = from + (to - from) / 2, items = added.items.size();
@@ -87,7 +87,7 @@ struct convolution {
     }
 };
 
-// How many of the last class to take where `units` is all the room there is.
+// How many of the last class to take if `units` is all the room.
 inline uint32_t last_taken(const size_class &added, std::span<const double> before, size_t units) {
     size_t taken = 0;
     double best = before[units];

@@ -239,8 +239,8 @@ inline void engine::take_data(connection &at, const head &said, void *data, size
     lent_message one;
     one.bytes = bytes;
     one.connection = at.token;
-    // UCX's memory stays in use if its alignment is good and UCX can spare it, not for small
-    // messages.
+    // Copied: UCX's memory could stay in use only if it is well aligned and UCX can spare it,
+    // which it cannot for small messages.
     one.copy = std::make_unique_for_overwrite<uint64_t[]>((bytes + 7) / 8);
     std::memcpy(one.copy.get(), data, bytes);
     one.data = one.copy.get();

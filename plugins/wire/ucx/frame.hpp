@@ -1,7 +1,7 @@
 // frame.hpp - the messages between two ucx wires: active message 21 with this header. For other
 // implementers.
 //
-//   hello    from the connecting end, with the flag that lets the other answer: token of its own end
+//   hello    from the connecting end, with the flag that allows an answer: token of its own end
 //   welcome  the answer: token of its end; both state their limits
 //   data     a message of the host: its place in the order, from 0 on
 //   grant    so many bytes were released: as many more may be sent

@@ -236,7 +236,7 @@ struct forecast : moorage_forecast {
         return {host_scores + host_offsets[target],
                 host_offsets[target + 1] - host_offsets[target]};
     }
-    // Of one token for target 0, best first; empty if not known.
+    // Experts of one token for target 0, best first; empty if not known.
     std::span<const uint32_t> token_experts(uint32_t token) const {
         if (!host_token_experts) return {};
         const uint32_t *list = host_token_experts + size_t{token} * token_predictions;

@@ -1,4 +1,4 @@
-// bad_parameter.cpp - breaks a rule: a parameter whose extreme it does not stand.
+// bad_parameter.cpp - breaks a rule: dies of an extreme value of its parameter.
 #include "first_fit.hpp"
 
 namespace {

@@ -1,4 +1,5 @@
-// budget_generous.cpp - breaks a rule: gives every layer room for all its experts, whatever fits.
+// budget_generous.cpp - breaks a rule: gives every layer room for all its experts, even if they do
+// not fit.
 #include <moorage/moorage.hpp>
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// dispatch_home.cpp - breaks a rule: computes everything here, even what only other servers have.
+// dispatch_home.cpp - breaks a rule: computes everything here, even experts that only other servers
+// have.
 #include <moorage/moorage.hpp>
 
 #include <cstdint>

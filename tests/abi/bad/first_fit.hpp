@@ -1,4 +1,4 @@
-// first_fit.hpp - a cache policy that keeps every rule; the bad ones derive from it and break one.
+// first_fit.hpp - a cache policy that keeps every rule. The bad ones derive from it and break one.
 #pragma once
 
 #include <moorage/moorage.hpp>
@@ -27,7 +27,7 @@ protected:
     bool in_pool(uint32_t page, const moorage::room &room) const {
         return shared_ || page / experts_ == room.pool;
     }
-    // The same from the highest number down: other advice, sound all the same.
+    // The same from the highest number down: other advice that is also sound.
     void victims_from_top(const moorage::room &room, moorage::pages &out) {
         for (uint32_t page = pages_; page-- > 0 && !out.full();)
             if (in_pool(page, room) && moorage::evictable(state_[page])) out.push(page);

@@ -1,4 +1,4 @@
-// gives_up.cpp - breaks a rule: names one victim however many are asked for.
+// gives_up.cpp - breaks a rule: names one victim, even if more are asked for.
 #include "first_fit.hpp"
 
 namespace {

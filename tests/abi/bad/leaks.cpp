@@ -1,4 +1,4 @@
-// leaks.cpp - breaks a rule: what activate took, nobody gives back.
+// leaks.cpp - breaks a rule: never frees the memory of activate.
 #include "first_fit.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// placement_gap.cpp - breaks a rule: leaves the last expert out, cloud or not.
+// placement_gap.cpp - breaks a rule: leaves the last expert out, with and without a cloud.
 #include <moorage/moorage.hpp>
 
 #include <cstdint>

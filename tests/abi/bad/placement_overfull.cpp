@@ -1,4 +1,5 @@
-// placement_overfull.cpp - breaks a rule: puts every expert on every device, whatever fits.
+// placement_overfull.cpp - breaks a rule: puts every expert on every device, even if they do not
+// fit.
 #include <moorage/moorage.hpp>
 
 #include <cstdint>

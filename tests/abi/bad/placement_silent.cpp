@@ -1,4 +1,4 @@
-// placement_silent.cpp - breaks a rule: finds no plan where there is one, and does not say why.
+// placement_silent.cpp - breaks a rule: finds no plan though there is one, and gives no reason.
 #include <moorage/moorage.hpp>
 
 namespace {

@@ -1,4 +1,4 @@
-// raw.hpp - the tables of a sound cache policy written out by hand; a bad library changes one
+// raw.hpp - the tables of a sound cache policy written out by hand. A bad library changes one
 // entry.
 #pragma once
 
@@ -61,11 +61,11 @@ constexpr moorage_descriptor descriptor(const char *name, uint32_t kind_count = 
             0};
 }
 
-// create for a library whose get_interface is given.
+// create for a library with the given get_interface.
 template <const void *(*find)(moorage_plugin *, const char *)>
 int32_t create(const char *name, const moorage_host *host, const moorage_value *,
                uint32_t value_count, moorage_plugin **out) {
-    // Each bad library is named as its file is; only that one policy is in it.
+    // Each bad library has the name of its file, and only that one policy.
     if (std::strncmp(name, "no_such", 7) == 0 || value_count != 0) {
         host->set_error(host, "no such policy, or values for parameters that it has not");
         return MOORAGE_INVALID_ARGUMENT;
@@ -80,7 +80,7 @@ int32_t create(const char *name, const moorage_host *host, const moorage_value *
 
 }  // namespace raw
 
-// Exports a module with one policy; CHANGE may spoil `fine`, its sound record.
+// Exports a module with one policy. CHANGE may spoil `fine`, its sound record.
 #define RAW_MODULE(NAME, FIND, CHANGE) RAW_MODULE_OF(NAME, FIND, 1, CHANGE)
 // `KINDS`: so many of raw::kinds.
 #define RAW_MODULE_OF(NAME, FIND, KINDS, CHANGE)                                                 \

@@ -1,4 +1,4 @@
-// reset_partial.cpp - breaks a rule: what it learned survives a reset.
+// reset_partial.cpp - breaks a rule: learned state survives a reset.
 #include "first_fit.hpp"
 
 namespace {

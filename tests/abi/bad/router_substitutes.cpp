@@ -1,4 +1,5 @@
-// router_substitutes.cpp - breaks a rule: chooses otherwise than the model and does not say so.
+// router_substitutes.cpp - breaks a rule: changes the model's choice without declaring itself
+// lossy.
 #include <moorage/moorage.hpp>
 
 #include <algorithm>
@@ -12,7 +13,7 @@ public:
     explicit router_substitutes(const moorage::setup &) {}
     void reset() {}
     void activate(const moorage::limits &) {}
-    // In the place of the last of each token the first that the model did not choose.
+    // Replaces the last expert of each token by the first that the model did not choose.
     uint32_t select(const moorage::step &step, moorage::route &route) {
         std::copy_n(step.host_chosen, step.token_count * step.top_k, route.host_experts);
         for (uint32_t token = 0; token < step.token_count; ++token) {

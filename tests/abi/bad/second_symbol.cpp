@@ -1,5 +1,5 @@
-// second_symbol.cpp - breaks a rule: exports a function of its own beside the door. Built without
-// the SDK's module.map, which would hide it.
+// second_symbol.cpp - breaks a rule: exports a function of its own beside the entry point. Built
+// without the SDK's module.map, which would hide it.
 #include "raw.hpp"
 
 extern "C" __attribute__((visibility("default"))) int second_symbol_helper();

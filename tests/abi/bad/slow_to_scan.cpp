@@ -1,4 +1,4 @@
-// slow_to_scan.cpp - breaks a rule: works for a long time before anybody asks for anything.
+// slow_to_scan.cpp - breaks a rule: works for a long time when it is loaded.
 #include "first_fit.hpp"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-// victim_of_other_pool.cpp - breaks a rule: makes room in whichever layer comes first.
+// victim_of_other_pool.cpp - breaks a rule: names victims of whichever layer comes first.
 #include "first_fit.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// wire_any_address.cpp - a wire that takes addresses that cannot be any.
+// wire_any_address.cpp - a wire that accepts impossible addresses.
 #include "wire_base.hpp"
 
 namespace {

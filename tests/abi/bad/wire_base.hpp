@@ -1,5 +1,5 @@
-// wire_base.hpp - the wire of sdk/template/cpp, which keeps every rule; the bad ones derive from it
-// and break one. Its private members are theirs, too.
+// wire_base.hpp - the wire of sdk/template/cpp, which keeps every rule. The bad ones derive from it
+// and break one. They can use its private members.
 #pragma once
 
 #include <moorage/moorage.hpp>

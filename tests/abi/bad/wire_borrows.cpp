@@ -1,4 +1,4 @@
-// wire_borrows.cpp - a wire that copies what was sent when the receiver polls, long after DONE.
+// wire_borrows.cpp - a wire that copies sent memory when the receiver polls, long after DONE.
 #include "wire_base.hpp"
 
 namespace {

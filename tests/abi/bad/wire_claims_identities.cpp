@@ -1,4 +1,4 @@
-// wire_claims_identities.cpp - a wire that connects to whom it cannot tell from others.
+// wire_claims_identities.cpp - a wire that connects to peers that it cannot tell from others.
 #include "wire_base.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// wire_deaf_to_wake.cpp - a wire whose poll does not hear wake.
+// wire_deaf_to_wake.cpp - a wire whose poll ignores wake.
 #include "wire_base.hpp"
 
 namespace {

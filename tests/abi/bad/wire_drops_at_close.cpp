@@ -1,4 +1,4 @@
-// wire_drops_at_close.cpp - a wire whose close drops what it had taken.
+// wire_drops_at_close.cpp - a wire whose close drops messages that it had taken.
 #include "wire_base.hpp"
 
 namespace {

@@ -7,7 +7,7 @@ class bad : public wire_base {
 public:
     static constexpr moorage::about about{.name = "wire_endless_queue", .summary = "breaks a rule"};
     using wire_base::wire_base;
-    // Before they are released, messages do not count.
+    // Counts messages only when they are released.
     uint32_t send(uint64_t to, parts of, uint64_t user) {
         {
             const std::lock_guard lock(guard());

@@ -1,4 +1,4 @@
-// wire_no_writable.cpp - a wire that is full and never says when it is not any more.
+// wire_no_writable.cpp - a wire that says FULL and never WRITABLE.
 #include "wire_base.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// wire_null_text.cpp - a wire whose events have null for a text that they lack.
+// wire_null_text.cpp - a wire whose events have null for an absent text.
 #include "wire_base.hpp"
 
 namespace {

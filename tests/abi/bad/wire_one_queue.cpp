@@ -1,4 +1,4 @@
-// wire_one_queue.cpp - a wire whose channels share what may be held.
+// wire_one_queue.cpp - a wire whose channels share one limit of held bytes.
 #include "wire_base.hpp"
 
 namespace {

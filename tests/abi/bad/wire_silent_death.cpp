@@ -1,4 +1,4 @@
-// wire_silent_death.cpp - a wire that does not tell of a peer that is gone.
+// wire_silent_death.cpp - a wire that does not report a peer that is gone.
 #include "wire_base.hpp"
 
 namespace {

@@ -1,4 +1,4 @@
-// wire_unaligned.cpp - a wire whose messages begin where they happen to.
+// wire_unaligned.cpp - a wire whose messages begin at any address.
 #include "wire_base.hpp"
 
 namespace {

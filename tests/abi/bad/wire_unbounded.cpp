@@ -1,4 +1,4 @@
-// wire_unbounded.cpp - a wire that takes in more connections than it may.
+// wire_unbounded.cpp - a wire that accepts more connections than allowed.
 #include "wire_base.hpp"
 
 namespace {

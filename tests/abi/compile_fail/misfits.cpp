@@ -1,5 +1,5 @@
 // misfits.cpp - one policy, compiled once per case below. `refused`: a member has the name of a
-// call but would never be called, so the class must not compile and the message must hold the text
+// call but would never be called. So the class must not compile, and the message must hold the text
 // that follows. `accepted`: it must compile.
 #include <moorage/moorage.hpp>
 #include <moorage/wire.hpp>
@@ -142,7 +142,8 @@ public:
 #endif
 };
 
-// The names of calls of other kinds are helpers' to bear; a class of no kind is told what it lacks.
+// Helper classes may have functions named like calls of other kinds. A class of no kind is told
+// what it lacks.
 class helper {
     void fill(uint32_t) {}
     struct prediction {};

@@ -1,5 +1,5 @@
-// deeds.hpp - ways in which code that runs in somebody else's process can end it, hang it, or
-// change it behind its back. By name; hostile_test.cpp says what must be told of each.
+// deeds.hpp - ways in which a library's code can end its host process, hang it, or change it
+// secretly. Deeds have names. hostile_test.cpp has the required text of each.
 #pragma once
 
 #include <fcntl.h>
@@ -64,11 +64,11 @@ inline void free_twice() {
 inline void die_of_want() {
     const rlimit little{rlim_t{64} << 20, rlim_t{64} << 20};
     setrlimit(RLIMIT_AS, &little);
-    static char *volatile kept;  // or the compiler would leave out what nobody reads
+    static char *volatile kept;  // otherwise the compiler leaves out unread memory
     for (size_t bytes = 1 << 20;; bytes *= 2) kept = new char[bytes];
 }
 
-// A thread that goes on after the call, and does it a little later.
+// Starts a thread that does the deed a little after the call.
 inline void later(void (*deed)()) {
     std::thread([deed] {
         std::this_thread::sleep_for(std::chrono::milliseconds(3));
@@ -78,7 +78,7 @@ inline void later(void (*deed)()) {
 inline void hang() {
     while (zero == 0) continue;
 }
-// Stops as a traced process does: whoever waits for it is told of a stop.
+// Stops as a traced process does. A waiting parent is told of a stop.
 inline void stop_traced() {
     ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
     raise(SIGSTOP);
@@ -96,7 +96,7 @@ struct deed {
     void (*act)();
 };
 
-// End, kill or hang the process.
+// These end, kill or hang the process.
 inline const deed ends[] = {
     {"write_null", [] { *nowhere = 1; }},
     {"read_wild", [] { zero = *reinterpret_cast<volatile int *>(uintptr_t{0x123456789000}); }},
@@ -148,7 +148,7 @@ inline const deed ends[] = {
      }},
 };
 
-// Come back, and leave something behind.
+// These return, and leave something behind.
 inline const deed left_behind[] = {
     {"later_write_null", [] { later([] { *nowhere = 1; }); }},
     {"later_throw", [] { later([] { throw std::runtime_error("a thread throws"); }); }},
@@ -167,7 +167,7 @@ inline const deed left_behind[] = {
     {"print", print_much},
 };
 
-// Change the process and come back.
+// These change the process and return.
 inline const deed disturbances[] = {
     {"rounding", [] { std::fesetround(FE_UPWARD); }},
     {"traps", [] { feenableexcept(FE_UNDERFLOW); }},
@@ -183,7 +183,7 @@ inline const deed disturbances[] = {
      }},
 };
 
-// Does what has that name, "raise_15" among it; nothing where nothing has.
+// Does the deed of that name, such as "raise_15". An unknown name does nothing.
 inline void act(std::string_view name) {
     if (name.starts_with("raise_")) raise(std::atoi(name.data() + 6));
     for (const deed &one : ends)

@@ -1,4 +1,5 @@
-// door.cpp - a library whose door is a trap: HOSTILE_AT names the function, HOSTILE_DOES the deed.
+// door.cpp - a library with a hostile entry point: HOSTILE_AT names the function, HOSTILE_DOES the
+// deed.
 #include "../bad/raw.hpp"
 #include "deeds.hpp"
 
@@ -9,7 +10,7 @@ void enter(const char *function) {
     if (!at || !does || std::strcmp(at, function) != 0) return;
     hostile::act(does);
 }
-// Whether what a function hands out is to lie nowhere.
+// Whether the function must return a wild pointer.
 bool is_wild(const char *function) {
     const char *wild = std::getenv("HOSTILE_WILD");
     return wild && std::strcmp(wild, function) == 0;

@@ -1,7 +1,8 @@
-// hostile.cpp - a policy of every kind that does its work, and in one call what it must not: `in`
-// names the call, `does` the deed (deeds.hpp, or write_...: to what was lent), `after` how many of
-// them go well before. HOSTILE_DOES and HOSTILE_IN stand for parameters that nobody can set, as in
-// the conformance kit; HOSTILE_CONSTRUCTORS does it when the library is opened.
+// hostile.cpp - a policy of every kind that does its work, and one forbidden deed in one call. `in`
+// names the call. `does` names the deed (deeds.hpp, or write_...: a write to lent memory). `after`
+// is the number of good calls before. HOSTILE_DOES and HOSTILE_IN replace parameters that nobody
+// can set, as in the conformance kit. HOSTILE_CONSTRUCTORS does the deed when the library is
+// opened.
 #include <moorage/moorage.hpp>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// shared_table.cpp - a policy library without a version script: its tables are the same variable as
-// those of every other library that was written so. Built twice, under two names.
+// shared_table.cpp - a policy library without a version script. Its tables are the same variables
+// as those of every other such library. Built twice, under two names.
 #include "../bad/raw.hpp"
 
-// As a template of a header gives it; both libraries have it, with other content.
+// Like a template of a header. Both libraries have it, with different content.
 template <int N>
 struct shared_table {
     static const moorage_cache *table;

@@ -1,5 +1,5 @@
-// outside_placement.cpp - a placement policy of another project that asks for the latency model:
-// each expert goes to the device where it saves most.
+// outside_placement.cpp - a placement policy of another project that uses the latency model. Each
+// expert goes to the device where it saves most.
 #include <moorage/latency.hpp>
 #include <moorage/moorage.hpp>
 

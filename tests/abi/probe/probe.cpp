@@ -1,5 +1,5 @@
-// probe.cpp - a sound policy for the host's own tests: parameters of every type, two kinds in one
-// library, and log lines or failures on demand.
+// probe.cpp - a sound policy for the host's own tests. It has parameters of every type, two kinds
+// in one library, and log lines or failures on demand.
 #include <moorage/moorage.hpp>
 
 #include <string>
@@ -34,7 +34,7 @@ public:
         if (mode_ == "throw_activate") throw 7;
     }
     void reset() {}
-    // A victim that tells: the host's random number, the clock, or the sum of the parameters.
+    // The victim shows a value: the host's random number, the clock, or the sum of the parameters.
     void victims(const moorage::room &room, moorage::pages &out) {
         if (room.pool == 0)
             out.push(static_cast<uint32_t>(host_.random()));
@@ -59,7 +59,7 @@ private:
     uint32_t sum_ = 0;
 };
 
-// A second policy, which needs the future and answers for another kind.
+// A second policy of another kind, which needs the future.
 class oracle {
 public:
     static constexpr moorage::about about{

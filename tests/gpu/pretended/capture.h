@@ -1,4 +1,4 @@
-// capture.h - what happens to calls while a stream records them: the rules of stream capture.
+// capture.h - calls while a stream records them: the rules of stream capture.
 //
 // Source: CUDA C++ Programming Guide (13.0), "Creating a Graph Using Stream Capture", and the
 // reference of cudaStreamBeginCapture and cudaThreadExchangeStreamCaptureMode. A call that breaks a
@@ -22,7 +22,7 @@ struct capture {
     std::thread::id by;
     bool spoiled = false, ended = false;
     std::vector<step> steps;  // in the order of the calls, which keeps every dependency
-    // How many steps each stream has, and how many of them the origin waits for.
+    // The number of steps of each stream, and how many of them the origin waits for.
     struct member {
         uint64_t steps = 0, joined = 0;
     };
@@ -36,10 +36,10 @@ public:
 
     cudaError_t begin(stream &on, cudaStreamCaptureMode mode);
     cudaError_t end(stream &on, std::vector<step> &out);
-    // A step of a stream that captures.
+    // Adds a step of a stream that captures.
     cudaError_t add(stream &on, step next);
     cudaError_t record(event &what, stream &on);
-    // Either of the two is part of a capture.
+    // For a wait in which the stream or the event is part of a capture.
     cudaError_t wait(stream &on, const event &what);
 
 private:

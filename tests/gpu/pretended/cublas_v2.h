@@ -1,5 +1,5 @@
 // cublas_v2.h - the names of cuBLAS that core/execute/cuda uses, for builds over the pretended
-// device; as cuda_runtime_api.h beside it.
+// device, like cuda_runtime_api.h beside it.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
 enum cublasGemmAlgo_t { CUBLAS_GEMM_DEFAULT = -1 };
 typedef struct cublasContext *cublasHandle_t;
 
-// As the library names them behind its header, so that its own are not linked beside these.
+// The names that the library's header gives them, so that its own functions are not linked too.
 cublasStatus_t cublasCreate_v2(cublasHandle_t *out);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);

@@ -1,8 +1,8 @@
 // cuda_runtime_api.h - the names of the CUDA runtime that core/execute/cuda uses, for builds over
-// the pretended device: found before a toolkit's, so none is needed.
+// the pretended device. It is found before a toolkit's, so none is needed.
 //
-// Written from the API's reference; an enumerator has the toolkit's number where a text may show
-// it. runtime.cpp implements the calls.
+// Written from the API's reference. An enumerator has the toolkit's number if a text may show it.
+// runtime.cpp implements the calls.
 #pragma once
 
 #include <cstddef>

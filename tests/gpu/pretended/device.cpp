@@ -18,7 +18,7 @@ constexpr gpu_limits gpus[] = {{"sm_75", 75, 64u << 10},
 
 constexpr size_t large_bytes = 4 << 20;
 
-// A setting that means nothing would leave a check that checks nothing.
+// An invalid setting would give a check that checks nothing, so it ends the program.
 [[noreturn]] void refuse(const char *name, const std::string &value) {
     std::fprintf(stderr, "%s=%s means nothing to the pretended GPU\n", name, value.c_str());
     std::abort();
@@ -141,9 +141,9 @@ objects device::alive() const {
 cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped) {
     if (!pinned && bytes > free_bytes()) return cudaErrorMemoryAllocation;
     *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    // No numbers, so that what stays unwritten shows. Where nothing is computed the numbers that
-    // are there are the results; and what is large is not touched, which would take longer than
-    // the run.
+    // Fills memory with NaN, so that unwritten values show. If nothing is computed, the numbers in
+    // memory are the results. Large memory is not touched, since that would take longer than the
+    // run.
     std::memset(*out, rates ? 0 : 0xff, std::min(bytes, large_bytes));
     blocks_[static_cast<std::byte *>(*out)] = {bytes, pinned, mapped, current};
     if (!pinned) used_[current] += bytes, ++allocations_[current];
@@ -171,7 +171,7 @@ device::place device::place_of(const void *at, size_t bytes) const {
     return found->second.pinned ? place::pinned : place::device;
 }
 
-// As if it were not, where it could be told from the address alone; kernels fault there.
+// Whether kernels may use this host memory. They fault on any other.
 bool device::mapped(const void *at) const {
     const auto found = blocks_.upper_bound(static_cast<const std::byte *>(at));
     return place_of(at, 1) == place::pinned && std::prev(found)->second.mapped;
@@ -185,8 +185,8 @@ double device::copy_s(size_t bytes, cudaMemcpyKind kind) const {
     return 2 * count / rates->memory_bytes_per_s;  // read and written
 }
 
-// Through the legacy stream, for which the others do not wait: pageable memory has been read when
-// this returns, and need not have arrived.
+// Goes through the legacy stream, for which the others do not wait. Pageable memory has been read
+// when this returns, but may not have arrived.
 cudaError_t device::copy_now(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
     if (kind != cudaMemcpyHostToDevice || place_of(to, bytes) != place::device)
         return cudaErrorInvalidValue;
@@ -221,7 +221,7 @@ cudaError_t device::copy(void *to, const void *from, size_t bytes, cudaMemcpyKin
     if (!right || source == place::astray || target == place::astray) return cudaErrorInvalidValue;
     if ((from_host || to_host) && host == place::pageable && !how_.pageable)
         return cudaErrorInvalidValue;
-    // Between devices, or from another's stream, where that one was not asked for access.
+    // Between devices, or from another's stream, without a request for access.
     if ((source == place::device && !reaches(on.device, from)) ||
         (target == place::device && !reaches(on.device, to)))
         return cudaErrorInvalidValue;

@@ -1,4 +1,4 @@
-// device.h - the pretended GPUs as their calls see them: streams, memory, limits, which call fails
+// device.h - the pretended GPUs behind their calls: streams, memory, limits, the call that fails
 // next.
 #pragma once
 
@@ -22,7 +22,7 @@ struct gpu_limits {
     uint32_t capability;          // compute capability, major and minor as one
     uint32_t shared_optin_bytes;  // of a block, on request
 };
-// The same for all of them, from the same table.
+// Limits that are the same for all of them, from the same table.
 constexpr uint32_t shared_bytes_max = 48u << 10;  // of a block, without a request
 constexpr uint32_t block_threads_max = 1024;
 constexpr uint32_t grid_x_max = 0x7fffffff, grid_yz_max = 65535;
@@ -52,7 +52,7 @@ class device {
 public:
     explicit device(const settings &how);
 
-    // At the begin of every call that may fail.
+    // Every call that may fail begins with this.
     cudaError_t enter(const char *call, bool unsafe_in_capture = false);
     uint64_t calls(const std::string &name) const;
     uint64_t copies(int priority) { return copies_[priority]; }
@@ -72,7 +72,7 @@ public:
     cudaError_t submit(stream &on, work run);
     cudaError_t record(event &what, stream &on);
     cudaError_t wait(stream &on, event &what);
-    // Everything that is under way on the current device; an error when streams hang.
+    // Finishes all work under way on the current device. An error if streams hang.
     cudaError_t finish();
 
     const gpu_limits &limits() const { return limits_; }
@@ -81,7 +81,7 @@ public:
     }
     uint32_t devices() const { return how_.devices; }
     bool peers() const { return how_.peers; }
-    // From now on the current device reaches that one's memory.
+    // From now on the current device can access the memory of `peer`.
     cudaError_t reach(uint32_t peer);
 
     uint32_t current = 0;  // the device that calls without a stream are for, and launches
@@ -101,7 +101,7 @@ private:
     enum class place : uint8_t { device, pinned, pageable, astray };
     place place_of(const void *at, size_t bytes) const;
     bool mapped(const void *at) const;
-    // Whether a copy on a stream of device `by` gets to memory of a device.
+    // Whether a copy on a stream of device `by` can access memory of a device.
     bool reaches(uint32_t by, const void *at) const;
     double copy_s(size_t bytes, cudaMemcpyKind kind) const;
 

@@ -1,7 +1,7 @@
-// kernels.cpp - launches on the pretended GPU: block by block in loops, or only the time they take.
+// kernels.cpp - launches on the pretended GPU: block by block in loops, or only their time.
 //
-// PRETENDED_WEIGHTS=bf16: a program whose models are all of that type. Kernels of others, most
-// of the time to compile, are left out and end it when they are launched.
+// PRETENDED_WEIGHTS=bf16: a program whose models all have that type. Kernels of other types take
+// most of the time to compile. They are left out, and end the program when they are launched.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -97,7 +97,7 @@ work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
     return [own, grid, shared_bytes] {
         const bool timed = pretended::now().rates.has_value();
         const double taken_s = timed ? rates().launch_s + kernel_s(own, grid) : 0;
-        // Where time is kept nothing is computed, but tables come and the host is told.
+        // If time is kept nothing is computed, but tables are written and the host gets its words.
         if (timed && !tells<Kernel> && !std::is_same_v<Kernel, words_kernel>) return taken_s;
         if constexpr (tells<Kernel>) {
             telling_team team(Kernel::threads, shared_bytes);
@@ -110,7 +110,7 @@ work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
     };
 }
 
-// The sums of device_team's warps lie in shared memory beside what a kernel asks for.
+// The sums of device_team's warps lie in shared memory behind the kernel's own.
 template <class Kernel>
 constexpr kernel_entry entry_of{&make_launch<Kernel>, Kernel::threads,
                                 Kernel::threads / lanes * sizeof(float),

@@ -1,15 +1,15 @@
-// pretended.h - how the pretended GPU behaves, and what a test may ask it.
+// pretended.h - the behaviour of the pretended GPU, and questions that a test may ask.
 //
 //   pretended::begin({.how = pretended::order::lazy, .seed = 3});   // else the environment says it
 //   ... the executor runs over it
 //   pretended::alive().none()                                      // all was given back
 //
-// PRETENDED_ORDER drawn, eager, lazy or threads; PRETENDED_SEED draws what is left to chance;
-// PRETENDED_GPU sm_75, sm_80, sm_86, sm_89 or sm_90; PRETENDED_COMPILED_FOR 80 for kernels of sm_80
-// (by default the GPU's); PRETENDED_DEVICES how many; PRETENDED_BYTES of
-// memory; PRETENDED_FAIL CALL:N lets the N-th call of that name fail, CALL:N+ all later ones too;
-// after PRETENDED_MOVES steps all streams hang; PRETENDED_DEAF: no stream waits for another's
-// events (what depends on it must then go wrong); PRETENDED_CLOCK keeps time, see pretended_rates.
+// PRETENDED_ORDER drawn, eager, lazy or threads; PRETENDED_SEED the random seed; PRETENDED_GPU
+// sm_75, sm_80, sm_86, sm_89 or sm_90; PRETENDED_COMPILED_FOR 80 for kernels of sm_80 (by default
+// the GPU's); PRETENDED_DEVICES their number; PRETENDED_BYTES of memory; PRETENDED_FAIL CALL:N lets
+// the N-th call of that name fail, CALL:N+ all later ones too; after PRETENDED_MOVES steps all
+// streams hang; PRETENDED_DEAF: no stream waits for another's events (results that depend on it
+// must then be wrong); PRETENDED_CLOCK keeps time, see pretended_rates.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace pretended {
 // When the streams advance.
 enum class order : uint8_t {
     drawn,   // a step of a stream drawn by chance whenever an event is asked for
-    eager,   // whatever can run does so as it is queued
+    eager,   // work runs as soon as it is queued, if it can
     lazy,    // nothing, until the host has asked for an event of the stream, often more than once
     threads  // a thread for each
 };
@@ -38,8 +38,8 @@ struct settings {
     bool breaks = false;  // every call behind it fails, as on a GPU after a fault of a kernel
     uint64_t moves = UINT64_MAX;
     bool deaf = false;
-    // Asynchronous copies from and to memory that is not pinned read and write late; else they are
-    // refused, since on a GPU they may be synchronous.
+    // Asynchronous copies from and to memory that is not pinned read and write late. Otherwise they
+    // are refused, because they may be synchronous on a GPU.
     bool pageable = false;
     uint32_t devices = 1;
     bool peers = true;  // they can read each other's memory
@@ -54,9 +54,9 @@ struct objects {
     bool none() const { return memory + pinned + streams + events + graphs + libraries == 0; }
 };
 objects alive();
-// How often a call of that name has been made, of those that may fail.
+// Number of calls of that name so far; only for calls that may fail.
 uint64_t calls(const std::string &name);
-// Copies from the host that streams of that priority have been given; the lower goes first.
+// Number of copies from the host that streams of that priority got; the lower number goes first.
 uint64_t copies(int priority);
 
 }  // namespace pretended
@@ -67,12 +67,12 @@ uint64_t copies(int priority);
 struct pretended_rates {
     double launch_s = 0;                                                    // of each kernel
     double h2d_s = 0, d2h_s = 0, h2d_bytes_per_s = 1, d2h_bytes_per_s = 1;  // of each copy
-    // Weights that a launch reads come from the cache if they fit in it.
+    // Weights of a launch come from the cache if they fit in it.
     double memory_bytes_per_s = 1, cache_bytes = 0, cache_bytes_per_s = 1;
     double context_bytes_per_s = 1;  // of keys and values
     double operations_per_s = 1;     // of products on the matrix units
 };
 
-// From now on; PRETENDED_CLOCK in the environment does it with some rates.
+// Keeps time from now on. PRETENDED_CLOCK in the environment does it with some rates.
 void pretend_time(const pretended_rates &rates);
 double pretended_now();

@@ -20,7 +20,7 @@ const pretended::kernel_entry *kernel_of(const void *function) {
     return static_cast<const pretended::kernel_entry *>(function);
 }
 
-// Made for the current device, and given back, counted.
+// Objects of the current device, counted when they are created and released.
 template <class Handle, class Made>
 Handle keep(Made *made, uint64_t &alive) {
     ++alive;
@@ -41,7 +41,8 @@ cudaError_t drop(Made &one, uint64_t &alive) {
     if (const cudaError_t code = now().enter(__func__); code != cudaSuccess) return code
 #define PRETENDED_UNSAFE_CALL() \
     if (const cudaError_t code = now().enter(__func__, true); code != cudaSuccess) return code
-// One that gives something back does so even where it is to fail: what fails is what went before.
+// A call that releases something does so even if it must fail, because the failure belongs to
+// earlier work.
 #define PRETENDED_RELEASE(release)                         \
     const cudaError_t code = now().enter(__func__, false); \
     const cudaError_t done = (release);                    \
@@ -138,7 +139,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
     PRETENDED_CALL();
-    // Others wait for the legacy stream and it for them, which is not pretended.
+    // Other streams and the legacy stream wait for each other. That is not pretended, so it is
+    // refused.
     if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
     pretended::stream *made = now().streams.make(now().current);
     made->priority = priority;
@@ -232,7 +234,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
             return code;
     return now().record(of(graph).launched, of(stream));
 }
-// Refused while a launch of it is under way: the executor promises that none is.
+// Refused while a launch of it is under way. The executor promises that there is none.
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
     const bool runs = !of(graph).launched.reached();
     PRETENDED_RELEASE(runs ? cudaErrorInvalidValue : drop(of(graph), now().graphs));

@@ -1,4 +1,4 @@
-// streams.cpp - moves steps on, by chance, at once, late, or on threads.
+// streams.cpp - advances steps: at random, at once, late, or on threads.
 #include "tests/gpu/pretended/streams.h"
 
 #include <algorithm>
@@ -97,7 +97,7 @@ bool stream::idle() const {
                               : steps_.empty();
 }
 
-// An event behind what a kernel told passes once the host can see it all.
+// An event behind a kernel's words passes once the host can see all of them.
 bool stream::can_move() const {
     return !steps_.empty() && free_to_run(steps_.front()) && (told_all() || !steps_.front().passes);
 }
@@ -147,7 +147,7 @@ void all_streams::submit(stream &to, step next) {
     }
 }
 
-// Every few hundred steps each stream gets a pace of its own: some run ahead, some hardly move.
+// Every few hundred steps each stream gets its own pace: some run ahead, some hardly move.
 stream &all_streams::draw() {
     if (turns_++ % 256 == 0)
         for (const auto &one : streams_) one->weight = 1u << (random() % 4 * 3);
@@ -159,7 +159,7 @@ stream &all_streams::draw() {
     return *streams_[which];
 }
 
-// Only what the event's recording needs moves on, so that all else starves.
+// Advances only the work that the event's recording needs, so that all other work starves.
 bool all_streams::advance(const event &to, uint64_t number) {
     while (to.passed.load() < number) {
         stream &on = *to.where;

@@ -1,5 +1,5 @@
-// streams.h - the queues of the pretended GPU: steps in order, events between them, and what moves
-// them on.
+// streams.h - the queues of the pretended GPU: steps in order, events between them, and the rules
+// by which they advance.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct event {
     bool reached() const { return passed.load(std::memory_order_acquire) >= recorded; }
 };
 
-// Waits for `after`, does its work, lets `passes` pass.
+// Waits for `after`, works, then passes `passes`.
 struct step {
     work run;
     event *after = nullptr, *passes = nullptr;
@@ -54,11 +54,11 @@ public:
 
     void submit(step next);
     bool idle() const;
-    // Not of streams that are threads: whether the front can run; runs it.
+    // Not for streams that are threads: whether the front can run; if so, runs it.
     bool can_move() const;
     void move();
     const step *front() const { return steps_.empty() ? nullptr : &steps_.front(); }
-    // Lets the host see `count` more of what it was told, drawn by `random`.
+    // Shows the host `count` more of its words, drawn by `random`.
     void show(size_t count, const std::function<uint32_t()> &random);
     size_t unseen() const { return unseen_.size(); }
     bool told_all() const { return unseen_.empty(); }
@@ -68,7 +68,7 @@ public:
     std::shared_ptr<capture> capturing;
     uint32_t weight = 1;               // how often it is this one that moves on; of order::drawn
     uint32_t patience = 0, asked = 0;  // of order::lazy
-    double free_s = 0;                 // the end of what it has been given, where time is kept
+    double free_s = 0;                 // time at which its queued work ends, if time is kept
 
 private:
     struct node {
@@ -80,9 +80,9 @@ private:
 
     std::deque<step> steps_;
     std::vector<told_word> unseen_;
-    // A thread takes from a list of which the host only ever touches the end: were there a lock,
-    // or did the host look how far the thread is, the host would be in step with the stream
-    // without having asked an event, and a checker of races would not see that it did not ask.
+    // A thread takes from a list of which the host only ever touches the end. A lock, or a look at
+    // the thread's progress, would put the host in step with the stream without an event. A checker
+    // of races would then not see that the host did not ask.
     node *last_ = nullptr;
     uint64_t submitted_ = 0;
     std::atomic<uint64_t> done_{0};
@@ -90,7 +90,7 @@ private:
     std::thread thread_;
 };
 
-// All streams of the machine; the first are the legacy ones of each device.
+// All streams of the machine. The first are the legacy streams of each device.
 class all_streams {
 public:
     explicit all_streams(const settings &how);
@@ -99,7 +99,7 @@ public:
     void destroy(stream *one);
 
     void submit(stream &to, step next);
-    // As cudaEventQuery: streams may move on, then whether it has passed.
+    // Like cudaEventQuery: streams may advance, then returns whether the event has passed.
     bool query(event &of);
     // False: they hang.
     bool finish(stream &one);
@@ -117,7 +117,7 @@ private:
     void show(stream &one, size_t count);
     bool advance(const event &to, uint64_t number);
     uint32_t random() {
-        // A generator of its own: the same order with every library.
+        // A generator of its own, for the same order with every library.
         state_ = state_ * 6364136223846793005u + 1442695040888963407u;
         return static_cast<uint32_t>(state_ >> 33);
     }

@@ -1,7 +1,7 @@
-// anything.cpp - policies that do whatever a policy may do, drawn: a cache that declines, holds and
-// gives up; a router that drops and exchanges experts; a prefetch that orders any page to any
-// place; a dispatch that names any device that has an item. Their decisions make no sense, but none
-// of them is wrong advice. So any error is the host's.
+// anything.cpp - policies that do anything a policy may do, at random. A cache declines, holds and
+// gives up. A router drops and exchanges experts. A prefetch orders any page to any place. A
+// dispatch names any device that has an item. Their decisions make no sense, but none of them is
+// wrong advice. So any error is the host's.
 //
 // Draws come from the host's random service, so a run is repeated by its seed.
 

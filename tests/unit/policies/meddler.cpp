@@ -1,5 +1,5 @@
-// meddler.cpp - a cache policy that is right in all it says, and once writes to a file that the
-// host reads: it cuts it off or fills it with 0xff bytes from `from` on, within a call of victims.
+// meddler.cpp - a cache policy whose advice is right. Once, within a call of victims, it writes to
+// a file that the host reads: it cuts it off or fills it with 0xff bytes from `from` on.
 
 #include <moorage/moorage.hpp>
 
@@ -54,7 +54,7 @@ private:
         const bool done = cuts_ ? ::ftruncate(file, from_) == 0
                                 : ::pwrite(file, ones.data(), ones.size(), from_) > 0;
         ::close(file);
-        if (!done) _exit(99);  // the test cannot be what it says
+        if (!done) _exit(99);  // the test itself is broken
     }
 
     moorage::host host_;

@@ -1,6 +1,6 @@
-// mortal.cpp - a cache policy that evicts what was loaded first until, at a call that is chosen, it
-// ends in a way that is chosen; and whose texts would paint a terminal red. `mortal_plan` is a
-// placement policy that dies of its first plan.
+// mortal.cpp - a cache policy that evicts the oldest load until, at a chosen call, it ends in a
+// chosen way. Its texts would paint a terminal red. `mortal_plan` is a placement policy that dies
+// of its first plan.
 #include <moorage/moorage.hpp>
 
 #include <csignal>
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 namespace {
@@ -17,7 +18,8 @@ class mortal {
 public:
     static constexpr moorage::about about{.name = "mortal", .summary = "dies\x1b[31m to order\x07"};
     static constexpr moorage::param params[] = {
-        moorage::text("way", "none", "none|segv|abort|exit|few|wait|cry", "how it ends\x1b[31m"),
+        moorage::text("way", "none", "none|segv|abort|exit|few|wait|cry|close|replace|scribble",
+                      "how it ends\x1b[31m"),
         moorage::integer("at", 0, 0, 1'000'000, "the call of victims that does it"),
     };
 
@@ -50,6 +52,12 @@ private:
         if (way_ == "abort") std::abort();
         if (way_ == "exit") ::_exit(0);
         if (way_ == "wait") ::sleep(60);
+        // What it does to descriptors ends the process later, and in the host's own code.
+        for (int each = 3; each < 256; ++each) {
+            if (way_ == "close") ::close(each);
+            if (way_ == "replace" && ::fcntl(each, F_GETFD) >= 0) ::dup2(1, each);
+            if (way_ == "scribble") static_cast<void>(::write(each, "{\"junk\":1}", 10) + 1);
+        }
         if (way_ == "cry") host_.log(MOORAGE_LOG_WARNING, "\x1b[31mred \xC2\x9B and \x07 loud");
         return way_ != "few";  // none named: wrong advice
     }

@@ -1,5 +1,5 @@
-// mortal_router.cpp - a router policy that takes the model's choice until, at a step that is
-// chosen, it ends the process or does not come back. For homes, which call a router in every step.
+// mortal_router.cpp - a router policy that takes the model's choice until, at a chosen step, it
+// ends the process or does not return. For homes, which call a router in every step.
 #include <moorage/moorage.hpp>
 
 #include <algorithm>

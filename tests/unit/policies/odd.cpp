@@ -1,4 +1,4 @@
-// odd.cpp - a router and a prefetch policy that answer what no rule allows, for advice_test.
+// odd.cpp - a router and a prefetch policy with answers that no rule allows, for advice_test.
 #include <moorage/moorage.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// remembers.cpp - cache policies whose advice depends on how often the library was used before in
-// the process: one counts in a static variable, the other on the heap that a static variable has.
+// remembers.cpp - cache policies whose advice depends on earlier uses of the library in the
+// process. One counts in a static variable, the other on the heap of a static variable.
 #include <moorage/moorage.hpp>
 
 #include <vector>

@@ -1,10 +1,10 @@
 // scripted.cpp - cache policies that misbehave to order, for the tests of the cache stage and
 // replay.
 //
-// `scripted` evicts the page with the smallest number, which is also what the host puts in place of
-// wrong advice: with faults replaced, a run must count what a run without faults counts. `liar` is
+// `scripted` evicts the page with the smallest number. The host puts the same in place of wrong
+// advice, so with faults replaced a run must count the same as a run without faults. `liar` is
 // right step by step but its replay function is not. `refuser` does not admit all. `by_score` and
-// `predicted` need what not every trace or replay has.
+// `predicted` need data that not every trace or replay has.
 
 #include <moorage/moorage.hpp>
 

@@ -1,8 +1,8 @@
 // segments.cpp - policies that order and divide to a script, for the tests of split experts.
 //
-// `orders` prefetches what its list says, `LAYER:PAGES` ("0:12t 1:7b" - at every step of layer 0
-// the top of page 12, of layer 1 the bottom of page 7, w: the whole). `seesaw` gives a slot of the
-// first layer to the last at every second plan, and takes it back at the others.
+// `orders` prefetches by its list, `LAYER:PAGES` ("0:12t 1:7b" - at every step of layer 0 the top
+// of page 12, of layer 1 the bottom of page 7, w: the whole). `seesaw` gives a slot of the first
+// layer to the last at every second plan, and takes it back at the others.
 
 #include <moorage/moorage.hpp>
 

@@ -1,7 +1,7 @@
 // splits.cpp - a budget that gives each layer slots and a split to a script, for the tests of both.
 //
-// `splits` hands out what its list says, `SLOTS:SPLIT` of each layer ("2:0.512 2:1"), and after
-// `at` tokens what `then` says.
+// `splits` gives out its list, `SLOTS:SPLIT` of each layer ("2:0.512 2:1"), and after `at` tokens
+// the list of `then`.
 
 #include <moorage/moorage.hpp>
 

@@ -1,11 +1,11 @@
 // substitute.cpp - routers that change the model's choice to order, for the tests of the account.
 //
 // `substitute` replaces the last-ranked `count` experts of every `every`-th token (counted over all
-// layers, the first one included) by the smallest experts that the model did not choose.
-// `undeclared` does the same and does not say that it is lossy. `infinite` and `huge` keep the
-// choice and give every expert a weight that is infinite, or near the largest that is not.
-// `reweigh` keeps the experts and scales the weight of the last-ranked one; `restate` does so too
-// and says that it is lossless. `small` lets a second version of the experts do.
+// layers, with the first one) by the smallest experts that the model did not choose. `undeclared`
+// does the same and does not declare itself lossy. `infinite` and `huge` keep the choice and give
+// every expert a weight that is infinite, or near the largest finite one. `reweigh` keeps the
+// experts and scales the weight of the last-ranked one. `restate` does so too and declares itself
+// lossless. `small` allows a second version of the experts.
 
 #include <moorage/moorage.hpp>
 

@@ -1,9 +1,9 @@
-// told.cpp - a policy of three kinds that writes down what it is told, for told_test.cpp.
+// told.cpp - a policy of three kinds that writes down all that it is told, for told_test.cpp.
 //
-// As a cache it evicts the smallest page that may go, as a prefetch it orders what `list` says
-// (LAYER:PAGE, at every step of the layer), as a dispatch it leaves all but the first `behind`
-// absent experts to the GPU. Every call is a line of the file `log`. `told_more` says that it needs
-// weights and predictions, `told_gates` the scores of every expert.
+// As a cache it evicts the smallest allowed page. As a prefetch it orders by `list` (LAYER:PAGE, at
+// every step of the layer). As a dispatch it leaves all but the first `behind` absent experts to
+// the GPU. Every call is a line of the file `log`. `told_more` declares that it needs weights and
+// predictions, `told_gates` the scores of every expert.
 
 #include <moorage/moorage.hpp>
 

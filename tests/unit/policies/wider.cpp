@@ -1,4 +1,4 @@
-// wider.cpp - policies that use what ABI 2 brought, for wider_test.cpp: a cache that holds and
+// wider.cpp - policies that use the additions of ABI 2, for wider_test.cpp: a cache that holds and
 // gives up, a router that uses fewer experts, a prefetch that names places. Each states facts.
 
 #include <moorage/moorage.hpp>
@@ -50,7 +50,7 @@ private:
     uint32_t pages_ = 0, given_ = 0;
 };
 
-// Drops the last `count` of every token's experts, and says what it saw of hidden states.
+// Drops the last `count` of every token's experts, and reports its view of hidden states.
 class dropper {
 public:
     static constexpr moorage::about about{.name = "dropper",
@@ -92,7 +92,7 @@ private:
     double weighted_ = 0;
 };
 
-// Orders one page after every step, to where it is told; says what it saw of steps and machine.
+// Orders one page after every step, to a given place; reports its view of steps and machine.
 class placer {
 public:
     static constexpr moorage::about about{

@@ -103,9 +103,9 @@ template <weight_type type, uint32_t tokens_max, uint32_t items_max = 4>
 struct row_kernel {
     static constexpr uint32_t threads = 256;
     static constexpr uint32_t inline_max = items_max;
-    // A warp computes two rows at once where reading inputs takes longer than reading weights, but
-    // for those whose second row is another matrix's, and those that are summed part by part: of
-    // these as many parts as registers hold the values of.
+    // A warp computes two rows at once if reading inputs takes longer than reading weights. Two
+    // cases take one row: the second row belongs to another matrix, or rows are summed part by
+    // part. In the latter case it takes as many parts as have room for their values in registers.
     static constexpr weight_format format = weight_formats[static_cast<size_t>(type)];
     static constexpr bool copies = tokens_max == 1 && format.bytes < 2 * format.block;
     // Blocks that a multiprocessor should hold at least, as far as registers suffice.
@@ -120,11 +120,11 @@ struct row_kernel {
     }
     static constexpr uint32_t parts_at_once = tokens_max > 1 ? 2 : reader<type>::runs > 2 ? 4 : 8;
     product_item items[inline_max];
-    uint32_t count = 0;                   // in `items`
-    bool apart = false;                   // number of `items`
-    const product_item *table = nullptr;  // one item for each y
+    uint32_t count = 0;                   // number of `items`
+    bool apart = false;                   // one item for each y
+    const product_item *table = nullptr;  // the same, in device memory
     words_of_launch words;
-    uint32_t copied_bytes = 0;  // shared memory of a warp: of the most that an item needs
+    uint32_t copied_bytes = 0;  // shared memory of a warp: the most that an item needs
 
     static uint32_t copied_bytes_of(const product_item &item) {
         return copies ? (item.second ? 2 : 1) * near_bytes_of(item.weights.columns) : 0;
@@ -137,8 +137,8 @@ struct row_kernel {
     }
     uint32_t shared_bytes() const { return threads / lanes * copied_bytes; }
 
-    // The item of a group of rows, which becomes the item's own; false: none. It is copied, so that
-    // what lies in the arguments is read from there.
+    // Finds the item of a group of rows, and makes `group` the number within the item. False: there
+    // is none. The item is copied, so that arguments are read in place.
     MOORAGE_HOST_DEVICE bool find(uint32_t block_y, uint32_t &group, product_item &out) const {
         if (table) {
             out = table[block_y];
@@ -189,11 +189,12 @@ private:
     MOORAGE_HOST_DEVICE static uint32_t row_bytes_of(uint32_t columns) {
         return columns * format.bytes / format.block;
     }
-    // From the border of 16 bytes before them to the one behind.
+    // Bytes from the border of 16 bytes before them to the one behind.
     MOORAGE_HOST_DEVICE static uint32_t near_bytes_of(uint32_t columns) {
         return (row_bytes_of(columns) + 30) / 16 * 16;
     }
-    // Rows where they are read from, in the warp's part of shared memory or where they lie.
+    // Rows at the place from which they are read: in the warp's part of shared memory, or in device
+    // memory.
     template <uint32_t count, class Team>
     MOORAGE_HOST_DEVICE auto here(Team &team, uint32_t warp, const product_item &item,
                                   const numbers<stored_row, count> &rows) const {
@@ -245,7 +246,7 @@ private:
             const bool two = row + 1 < item.rows;
             const stored_row next =
                 two ? row_of<type>(item.weights, weight_row(item, row + 1)) : one;
-            // Two rows of one input; of two groups each has its own.
+            // Two rows of one input. Rows of two groups each have their own input.
             const bool at_once = two && input_column(item, row) == input_column(item, row + 1);
             using both = numbers<stored_row, 2>;
             sum_rows<2>(team, item, row, at_once, both{{one, next}}, warp, sums);
@@ -254,7 +255,7 @@ private:
         }
     }
 
-    // Row `row`, the first of `from`, and with it that of the second matrix or the next one.
+    // Row `row`, the first of `from`, together with that of the second matrix or the next one.
     template <uint32_t count, class Team, class Row, class Local>
     MOORAGE_HOST_DEVICE void sum_rows(Team &team, const product_item &item, uint32_t row,
                                       bool and_next, const numbers<Row, count> &from,

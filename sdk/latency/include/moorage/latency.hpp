@@ -149,7 +149,8 @@ public:
     // Seconds a token, mean over homes. Pure functions of the placement: no drift.
     double token_s() const;
     double empty_s() const { return empty_s_; }
-    // What add() would take off token_s(), and what remove() would add to it. May be negative.
+    // gain(): the time that add() would take off token_s(). loss(): the time that remove() would
+    // add to it. Both may be negative.
     double gain(uint32_t expert, uint32_t device) const;
     class gain_block;  // for one expert on many devices (latency_block.inl)
     double loss(uint32_t expert, uint32_t device) const;

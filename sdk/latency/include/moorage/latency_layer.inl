@@ -109,8 +109,8 @@ inline double latency_model::assigned_s(const sought &of, std::span<const uint32
 }
 
 // Returns `all` without servers that another one can replace at no extra time. The other one has
-// all their experts, and neither its call nor its way back is longer. Of two equal servers the
-// first stays. Requires: times add up and a server's devices are equally fast.
+// all their experts, and neither its call nor its way back is longer. The first of two equal
+// servers stays. Requires: times add up and a server's devices are equally fast.
 inline uint64_t latency_model::worth_calling(const sought &of, std::span<const uint32_t> rest,
                                              uint64_t all) const {
     const double *call = call_fix_s_.data() + pair(of.model, of.entry) * servers_;
