@@ -46,7 +46,7 @@ public:
     // A step of `layer` has ended. Pages that the policy gives up now lose their slots and are
     // appended to `evicted`. False: the run has to end. [step]
     bool give_up(uint32_t layer, std::vector<uint32_t> &evicted);
-    // whether the policy may give up pages
+    // Whether the policy may give up pages.
     bool gives_up() const { return policy_.cache->give_up != nullptr; }
 
     // A placement puts a whole page into its pool, or takes it out. The policy is told (cause

@@ -23,7 +23,7 @@ public:
         return each_.size() == 1 ? each_.front().load(pages, cause, at_once, out)
                                  : load_on_each(pages, cause, at_once, out);
     }
-    // whether the policy may give up pages
+    // Whether the policy may give up pages.
     bool gives_up() const { return each_.front().gives_up(); }
     bool give_up(uint32_t layer, std::vector<uint32_t> &evicted) {
         for (cache_stage &one : each_)

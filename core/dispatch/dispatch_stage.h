@@ -104,8 +104,8 @@ private:
     const float *scores_lent_ = nullptr;
     lent_vector<uint32_t> remote_first_, remote_devices_, experts_, tokens_;
     lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
-    lent_vector<uint32_t> device_;                              // of each item
-    // for each device, if there are several
+    lent_vector<uint32_t> device_;  // of each item
+    // For each device, if there are several.
     lent_vector<uint64_t> device_backlog_ns_, device_once_ns_;
     lent_vector<uint8_t> missing_;
     std::vector<uint64_t> seen_;  // seen in this step if equal to seen_now_

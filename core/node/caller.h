@@ -32,14 +32,14 @@ namespace moorage::core {
 
 struct caller_figures {
     uint64_t calls = 0, replies = 0, experts = 0, pairs = 0;
-    // calls that went to another holder, by cause
+    // Calls that went to another holder, by cause.
     uint64_t late = 0, failed = 0, lost = 0, wrong = 0;
-    uint64_t dropped = 0;                                // replies that nobody waited for
-    // experts requested again; experts from own disk
+    uint64_t dropped = 0;  // replies that nobody waited for
+    // Experts requested again; experts from own disk.
     uint64_t retried = 0, here = 0;
-    uint64_t layers_calling = 0;                         // layer steps with a call at least
-    uint64_t hedged = 0, hedges_won = 0;                 // calls sent twice; the second came first
-    uint64_t waited_ns = 0;                              // time of waiting for nothing but replies
+    uint64_t layers_calling = 0;          // layer steps with a call at least
+    uint64_t hedged = 0, hedges_won = 0;  // calls sent twice; the second came first
+    uint64_t waited_ns = 0;               // time of waiting for nothing but replies
     uint64_t elsewhere = 0;    // pairs of row and expert that the step sent away, without retries
     uint64_t activations = 0;  // all pairs of the home, computed anywhere
 };

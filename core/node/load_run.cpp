@@ -166,7 +166,7 @@ private:
             links_.refused(from, of);
             return false;
         }
-        // it still answers the requests that it took
+        // It still answers the requests that it took.
         if (of.header.kind == message_kind::goodbye) return false;
         const auto at = open_.find(of.header.id);
         if (at == open_.end() || requests_[at->second].home != from.server) return false;

@@ -20,7 +20,7 @@ namespace moorage::core {
 
 class migration_debt {
 public:
-    // how long to wait for calls, to learn their times
+    // How long to wait for calls, to learn their times.
     static constexpr uint64_t learns_ns = 100'000'000;
     static constexpr uint64_t range_ns_first = 20'000'000, range_ns_max = 1'000'000'000;
 

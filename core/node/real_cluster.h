@@ -40,7 +40,7 @@ public:
     std::vector<moorage_copy> copies() const;
     // The next epoch, if anything has changed since the last call.
     std::optional<plan_record> next();
-    // The epoch is in force. If it is not, it is requested again.
+    // accept(): the epoch is in force. again(): it is not, and has to be proposed again.
     void accept(uint64_t epoch) { plan_.epoch = epoch; }
     void again() { changed_ = true; }
     const plan_record &plan() const { return plan_; }

@@ -119,8 +119,8 @@ void checker::warn_of_split() {
                of_.config.split));
 }
 
-// Warns where the future that a policy sees differs from the run. Policies see the trace's future,
-// one by one.
+// A policy that sees the future sees the trace's: its own requests, loaded on demand. Warns if the
+// router or prefetches change that.
 void checker::warn_of_future() {
     for (const auto &[kind, one] : of_.policies.each()) {
         if ((one->from().descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0) continue;

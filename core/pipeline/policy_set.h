@@ -84,7 +84,7 @@ public:
     // only if the configuration says so, because equal runs then write unequal bytes. null: they
     // are not timed.
     policy_clock *time_calls(const run_config &config, bool virtual_time);
-    // Both, for a run that has ended.
+    // Writes policy times, facts and faults into the report of a run that has ended.
     status tell(run_report &of, fault_log &faults) const {
         clock_.report(of.policy_times);
         const status told = state_facts(of.facts, &faults);

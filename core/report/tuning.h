@@ -65,11 +65,10 @@ struct trial {
 struct tuning {
     std::vector<tuned_param> params;
     std::vector<metric_target> targets;
-    std::vector<trial> trials = {};       // in the order in which they ran
-    std::vector<failed_row> failed = {};  // those without figures
-    bool stopped = false;                 // the limit of runs was reached, and there was more to
-                                          // try
-    std::optional<size_t> chosen = {};    // a trial; none: no run meets the targets
+    std::vector<trial> trials = {};         // in the order in which they ran
+    std::vector<failed_row> failed = {};    // those without figures
+    bool stopped = false;                   // the limit of runs was reached, and points were left
+    std::optional<size_t> chosen = {};      // a trial; none: no run meets the targets
     std::optional<run_report> report = {};  // report of the chosen trial
 
     bool meets(const trial &one) const;

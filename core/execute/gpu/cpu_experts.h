@@ -31,7 +31,7 @@ public:
     bool busy() const { return thread_.busy(); }
     // Whether all tasks handed over are computed. Then tasks() returns them, and busy() ends.
     bool done() { return thread_.ended(); }
-    // mean of the tasks
+    // Mean of the tasks.
     uint64_t duration_ns() const { return thread_.duration_ns() / tasks_.size(); }
     std::span<const cpu_task> tasks() const { return tasks_; }
 

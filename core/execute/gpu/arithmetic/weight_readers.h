@@ -318,8 +318,8 @@ MOORAGE_HOST_DEVICE inline uint32_t nibbles_at(From codes, uint32_t lead,
                                                uint32_t number) {
     return bits_of(load_word<aligned>(codes + lead), 4 * number, 15);
 }
-// The fifth bits of the same codes, in the fifth place of each byte. Of 32 bits, those from `first`
-// on.
+// The fifth bits of the same codes, in the fifth place of each byte: the bits from `first` on, out
+// of 32.
 template <uint32_t aligned, class From>
 MOORAGE_HOST_DEVICE inline uint32_t fifths_at(From word, uint32_t first) {
     const uint32_t four = load_word<aligned>(word) >> first & 15;
