@@ -364,16 +364,21 @@ TEST_CASE("nodes, with a directory as their registry") {
     });
 }
 
+static std::unique_ptr<cluster_registry> registry_at(const std::vector<std::string> &endpoints) {
+    auto client = open_etcd_client(endpoints);
+    REQUIRE(client.ok());
+    return std::make_unique<etcd_registry>(std::move(*client), "live");
+}
+
 TEST_CASE("nodes, with a gateway of etcd") {
     etcd_fake etcd;
-    behaves_over(
-        [&] { return std::make_unique<etcd_registry>(std::vector{etcd.address}, "live"); });
+    behaves_over([&] { return registry_at({etcd.address}); });
 }
 
 TEST_CASE("nodes, with three members of etcd") {
     if (etcd_program().empty()) return skip("etcd is not installed (package etcd-server)");
     const etcd_members etcd;
-    behaves_over([&] { return std::make_unique<etcd_registry>(etcd.endpoints, "live"); });
+    behaves_over([&] { return registry_at(etcd.endpoints); });
 }
 
 }  // namespace live_clusters_test
