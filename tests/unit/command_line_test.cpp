@@ -398,7 +398,7 @@ TEST_CASE("help explains keys, tables, units and parameters, and the page is mad
     CHECK(says(on.run({"help", "device.memory_bytes"}).out, "hw_profiles/device"));
     CHECK(says(on.run({"help", "units"}).out, "KiB"));
     const std::string both = on.run({"help", "tokens"}).out;  // a figure and a key
-    CHECK(says(both, "tokens: that were handled"));
+    CHECK(says(both, "tokens: number of processed tokens"));
     CHECK(says(both, "run.tokens: "));
     const ended wrong = on.run({"help", "memory.expertz"});
     CHECK(wrong.code == 2);

@@ -127,7 +127,7 @@ TEST_CASE("the program says what a figure means") {
     const moorage::test::program on;
     const auto one = on.run({"help", "hit_rate"});
     CHECK(one.code == 0);
-    CHECK(one.out.starts_with("experts.hit_rate: hits over experts asked for\n"));
+    CHECK(one.out.starts_with("experts.hit_rate: hits divided by requested experts\n"));
     const auto all = on.run({"help", "figures"});
     CHECK(all.code == 0);
     for (const auto &[path, figure] : all_figures()) CHECK(all.out.find(path) != std::string::npos);
@@ -143,12 +143,12 @@ TEST_CASE("the program says what a figure means") {
         {"latency", "cluster.latency_ms.mean: "},
         {"local", "cluster.local_ratio: "},
         {"change", "text.nll_change: "},
-        {"x opt", "x opt: misses over "},
+        {"x opt", "x opt: misses divided by "},
         {"moves", "moves: "},
-        {"share", "share: of all experts"},
-        {"network", "network: of a run's time"},
-        {"LINK WAIT", "link wait: of a run's time, that in which the device waits for transfers"},
-        {"launches", "launches: of a run's time"}};
+        {"share", "share: share of all experts"},
+        {"network", "network: part of a run's time"},
+        {"LINK WAIT", "link wait: part of a run's time in which the device waits for transfers"},
+        {"launches", "launches: part of a run's time"}};
     for (const auto &row : headings) {
         const std::string heading = row.first;
         const std::string part = row.second;

@@ -120,57 +120,62 @@ std::shared_ptr<spans_arguments> add_timeline(parser &to) {
     to.add_option("cluster", given->cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");
-    to.add_option("--out", given->out, "the file: .pftrace, else JSON; .gz after it compresses")
+    to.add_option(
+          "--out", given->out,
+          "file to write: .pftrace for Perfetto's own format, else JSON; add .gz to compress")
         ->required()
         ->type_name("FILE");
-    to.add_option("--home", given->home, "calls of this home alone, by whose clock all is drawn")
+    to.add_option("--home", given->home, "draw only calls of this entry node, on its clock")
         ->type_name("NAME");
     to.add_option("--request", given->request,
-                  "of that home, by its number (load --answers has it)")
+                  "draw only this request of that entry node, by its number in load --answers")
         ->type_name("N");
     add_settings(to, given->settings);
     to.footer(
-        "Asks each server's status address for its latest requests and calls, and draws them on "
-        "one clock: heartbeats\nsay how far the clocks are apart. Exit code 1: some node is away.");
+        "Asks the status address of each server for its latest requests and calls, and draws them "
+        "on one clock.\n"
+        "Heartbeats measure the difference of the clocks. Exit code 1: a node is not reachable.");
     return given;
 }
 
 }  // namespace
 
 command install_cluster(parser &app) {
-    parser *sub = app.add_subcommand("cluster", "the nodes of a cluster");
+    parser *sub = app.add_subcommand("cluster", "show and change the nodes of a cluster");
     sub->require_subcommand(1);
     const auto given = std::make_shared<cluster_arguments>();
-    parser *status = sub->add_subcommand("status", "how each node is");
+    parser *status = sub->add_subcommand("status", "show the state of each node");
     status->add_option("cluster", given->cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");
     add_settings(*status, given->settings);
-    add_json(*status, given->json_file, "all");
+    add_json(*status, given->json_file, "the state");
     status->footer(
-        "Asks each server's [[cluster.servers]] status address. Exit code 1: some node is "
-        "away.");
+        "Asks the status address of each [[cluster.servers]]. Exit code 1: a node is not "
+        "reachable.");
     const auto of_plan = std::make_shared<plan_arguments>();
-    parser *plan =
-        add_plan_command(*sub, "plan", "who holds what, by the plan that is in force", of_plan);
-    add_json(*plan, of_plan->json_file, "all");
+    parser *plan = add_plan_command(
+        *sub, "plan", "show which node holds which experts, by the current plan", of_plan);
+    add_json(*plan, of_plan->json_file, "the plan");
     parser *drain = add_plan_command(
-        *sub, "drain", "bring what a server holds elsewhere, so that it can be stopped", of_plan);
-    drain->add_option("server", of_plan->server, "which of [[cluster.servers]]")
+        *sub, "drain", "move the experts of a server to others, so that it can be stopped",
+        of_plan);
+    drain->add_option("server", of_plan->server, "name of one of [[cluster.servers]]")
         ->required()
         ->type_name("NAME");
-    drain->add_flag("--undo", of_plan->undo, "it may hold experts again");
+    drain->add_flag("--undo", of_plan->undo, "let the server hold experts again");
     parser *rebalance = add_plan_command(
-        *sub, "rebalance", "make a plan from what homes asked for lately, and go over to it",
+        *sub, "rebalance", "make a plan from the latest requests of entry nodes, and change to it",
         of_plan);
-    rebalance->add_flag("--dry-run", of_plan->dry_run, "say what it would bring, change nothing");
-    add_json(*rebalance, of_plan->json_file, "all");
+    rebalance->add_flag("--dry-run", of_plan->dry_run,
+                        "show what the plan would bring; change nothing");
+    add_json(*rebalance, of_plan->json_file, "the result");
     for (parser *one : {drain, rebalance})
-        one->add_option("--within", of_plan->within_s, "that it waits (600 s)")
+        one->add_option("--within", of_plan->within_s, "time limit of the wait (600 s)")
             ->type_name("S")
             ->in(quantity_unit::s);
-    parser *events =
-        sub->add_subcommand("timeline", "what requests did on which node, for ui.perfetto.dev");
+    parser *events = sub->add_subcommand(
+        "timeline", "draw the work of requests on each node, for ui.perfetto.dev");
     const auto of_events = add_timeline(*events);
     return [=] {
         if (events->parsed()) return draw_spans(*of_events);

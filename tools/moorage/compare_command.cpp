@@ -265,31 +265,30 @@ int run_compare(const compare_arguments &given) {
 }  // namespace
 
 command install_compare(parser &app) {
-    parser *sub =
-        app.add_subcommand("compare", "the same work under several configurations, side by side");
+    parser *sub = app.add_subcommand(
+        "compare", "run the same work under several configurations, and compare them");
     const auto given = std::make_shared<compare_arguments>();
     sub->add_option("configs", given->configs, "TOML files")->required()->type_name("CONFIG.toml");
     add_settings(*sub, given->settings);
     sub->add_option("--sweep", given->sweeps,
-                    "run with each of these values; several sweeps multiply")
+                    "run with each of these values; several sweeps make all combinations")
         ->type_name("SECTION.KEY=A,B,...")
         ->take_all()
         ->expected(1);
-    sub->add_option(
-           "--repeat", given->repeat,
-           "run every row with so many seeds, or with each value of a setting, and say how "
-           "far the times spread")
+    sub->add_option("--repeat", given->repeat,
+                    "run every row with this many random seeds, or with each value of a key; adds "
+                    "confidence intervals")
         ->type_name("N|SECTION.KEY=A,B,...");
     sub->add_flag("--what-if", given->what_if,
-                  "run every row again with a tenth more of each resource");
+                  "run every row again with 10 % more of each resource");
     add_json(*sub, given->json_file, "all reports");
     sub->add_option("--csv", given->csv_file,
-                    "write a line of comma-separated values for each row; - for standard output")
+                    "write a line of comma-separated values for each row; -: standard output")
         ->type_name("FILE");
     sub->add_option("--html", given->html_file, "write a page with table and plots")
         ->type_name("FILE");
     add_row_file(*sub, given->rows);
-    sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")
+    sub->add_option("--jobs", given->jobs, "number of runs at the same time; default: one per core")
         ->type_name("N");
     sub->add_flag("--no-optimum", given->no_optimum, "do not count the offline optimum's misses");
     sub->footer(rows_footer);

@@ -28,10 +28,10 @@ std::string date_of_page() {
 }  // namespace
 
 command install_completion(parser &app) {
-    parser *sub = app.add_subcommand("completion", "a script that completes command lines");
+    parser *sub = app.add_subcommand("completion", "write a script that completes command lines");
     sub->hide();
     const auto shell = std::make_shared<std::string>();
-    sub->add_option("shell", *shell, "for which shell")
+    sub->add_option("shell", *shell, "name of the shell")
         ->required()
         ->type_name("SHELL")
         ->one_of({"bash", "zsh", "fish"});
@@ -42,7 +42,7 @@ command install_completion(parser &app) {
 }
 
 command install_man(parser &app) {
-    app.add_subcommand("man", "the manual page, in mdoc")->hide();
+    app.add_subcommand("man", "write the manual page, in mdoc")->hide();
     return [&app] {
         print(manual_of(app.described(), date_of_page()));
         return exit_ok;

@@ -90,19 +90,21 @@ int evaluate(const eval_arguments &given) {
 }  // namespace
 
 command install_eval(parser &app) {
-    parser *sub = app.add_subcommand("eval", "negative log-likelihood and perplexity of a text");
+    parser *sub = app.add_subcommand(
+        "eval", "compute the negative log-likelihood and the perplexity of a text");
     const auto given = std::make_shared<eval_arguments>();
     add_model_options(*sub, given->common);
     add_node_options(*sub, given->at);
-    sub->add_option("--text", given->text, "text file; scored in windows of [source] window ids")
+    sub->add_option("--text", given->text, "text file to score, in windows of [source] window ids")
         ->type_name("FILE");
     sub->add_option("--windows", given->windows,
-                    "lists of ids or texts, or an object of parts with \"windows\"")
+                    "file to score: lists of ids or texts, or an object of parts with \"windows\"")
         ->type_name("FILE.json");
-    sub->add_flag("--report", given->figures, "print the run's whole report, too");
+    sub->add_flag("--report", given->figures, "also print the whole report of the run");
     sub->footer(
-        "nll: mean of -log p of every token but the first of its window. With [run] prefill "
-        "= 0 tokens\nare decoded one by one, as policies see them in generation.");
+        "nll: mean of -log p of every token, without the first one of each window.\n"
+        "If [run] prefill is 0, tokens are decoded one by one, as policies see them in "
+        "generation.");
     return [given] { return evaluate(*given); };
 }
 

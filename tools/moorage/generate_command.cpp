@@ -220,24 +220,25 @@ command install_generate(parser &app) {
     const auto given = std::make_shared<generate_arguments>();
     add_model_options(*sub, given->common);
     add_node_options(*sub, given->at);
-    sub->add_option(
-           "--node", given->node,
-           "ask the node of this server of --cluster, which runs, and compute nothing here")
+    sub->add_option("--node", given->node,
+                    "ask the running node of this server of --cluster; compute nothing here")
         ->type_name("NAME");
     add_prompt_options(*sub, given->prompts, given->common.settings);
     add_flag_of_key(*sub, given->common.settings, "--temperature",
-                    "0: always the most probable token; higher: drawn; default 0.8");
+                    "0: always the most probable token; above 0: tokens are drawn; default 0.8");
     add_flag_of_key(*sub, given->common.settings, "--top-k",
-                    "draw from so many of the most probable tokens, 0: all; default 40");
-    add_flag_of_key(*sub, given->common.settings, "--top-p",
-                    "draw from the most probable tokens with this mass, 1: all; default 0.95");
+                    "draw from this many of the most probable tokens, 0: all; default 40");
+    add_flag_of_key(
+        *sub, given->common.settings, "--top-p",
+        "draw from the most probable tokens with this total probability, 1: all; default 0.95");
     add_flag_of_key(*sub, given->common.settings, "--min-p",
-                    "draw from tokens with this share of the largest chance, 0: all; default 0.05");
+                    "draw from tokens with at least this share of the largest probability, 0: all; "
+                    "default 0.05");
     for (const char *flag : {"--repetition-penalty", "--presence-penalty", "--frequency-penalty",
                              "--penalty-window", "--stop", "--stop-id"})
         add_flag_of_key(*sub, given->common.settings, flag);
-    sub->add_flag("--report", given->figures, "print the run's whole report, too");
-    sub->add_flag("-q,--quiet", given->quiet, "the text alone");
+    sub->add_flag("--report", given->figures, "also print the whole report of the run");
+    sub->add_flag("-q,--quiet", given->quiet, "print only the text");
     return [given] { return generate(*given); };
 }
 

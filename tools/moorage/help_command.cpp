@@ -59,7 +59,7 @@ std::string text_of_cause(const std::string &topic) {
     for (size_t i = 0; i < cause_count; ++i) {
         const std::string_view label = label_of(static_cast<cause>(i));
         if (!same_label(label, topic)) continue;
-        return format("{}: of a run's time, that in which the device {}\n", label,
+        return format("{}: part of a run's time in which the device {}\n", label,
                       meaning_of(static_cast<cause>(i))) +
                labelled("unit", "ms a token, and share of the time") +
                labelled("where", "the table \"where the time goes\"") +
@@ -96,8 +96,10 @@ std::string text_of_command(const parser &app, const std::string &topic) {
 int help(parser &app, const std::string &topic, bool markdown) {
     if (topic.empty() && !markdown) {
         print(app.help() +
-              "\nmoorage help COMMAND, FIGURE or KEY explains one; moorage help figures, keys and\n"
-              "units list all that reports say and configurations take.\n");
+              "\n"
+              "moorage help COMMAND, FIGURE or KEY explains one of them. moorage help figures, "
+              "keys and\n"
+              "units list all figures of reports and all keys and units of configurations.\n");
         return exit_ok;
     }
     if (markdown && topic != "keys")
@@ -129,15 +131,15 @@ int help(parser &app, const std::string &topic, bool markdown) {
 
 command install_help(parser &app) {
     parser *sub = app.add_subcommand(
-        "help", "what a command, a figure of a report or a key of a configuration means");
+        "help", "explain a command, a figure of a report or a key of a configuration");
     const auto words = std::make_shared<std::vector<std::string>>();
     const auto markdown = std::make_shared<bool>(false);
     sub->add_option("topic", *words,
-                    "figures, keys or units; a command (plugins check), a figure (tpot_ms) or its "
-                    "heading in tables (hit rate), a section (memory), a key (memory.experts), a "
-                    "policy's parameter (cache.lfu.half_life)")
+                    "figures, keys or units: lists all of them; or a command (plugins check), a "
+                    "figure (tpot_ms) or its heading in tables (hit rate), a section (memory), a "
+                    "key (memory.experts), a policy's parameter (cache.lfu.half_life)")
         ->type_name("COMMAND|FIGURE|KEY");
-    sub->add_flag("--markdown", *markdown, "keys as docs/configuration.md");
+    sub->add_flag("--markdown", *markdown, "print the keys as docs/configuration.md");
     return [&app, words, markdown] {
         std::string topic;
         for (const std::string &word : *words) topic += (topic.empty() ? "" : " ") + word;

@@ -58,7 +58,7 @@ std::string text_of_table(const key_table &of) {
     for (const told_key &one : of.keys)
         text += lines_of(one.key->name, format("{}; {}; default {}", one.key->meaning,
                                                text_of(one.key->takes), default_of(one)));
-    if (of.is_open) text += "  and the parameters of its policy: moorage plugins describe NAME\n";
+    if (of.is_open) text += "  and the parameters of the policy: moorage plugins describe NAME\n";
     return text;
 }
 
@@ -172,7 +172,8 @@ std::string markdown_of_keys() {
                            text_of(one.key->takes), default_of(one));
         if (of.is_open)
             text +=
-                "\nBeside these the parameters of its policy: `moorage plugins describe NAME`.\n";
+                "\n"
+                "The parameters of the policy come in addition: `moorage plugins describe NAME`.\n";
     }
     return text;
 }

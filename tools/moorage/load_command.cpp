@@ -240,45 +240,50 @@ int ask_all(const load_arguments &given) {
 }  // namespace
 
 command install_load(parser &app) {
-    parser *sub = app.add_subcommand("load", "ask a cluster's homes for texts, and measure");
+    parser *sub = app.add_subcommand(
+        "load", "send requests to the entry nodes of a cluster, and measure them");
     const auto given = std::make_shared<load_arguments>();
     sub->add_option("cluster", given->common.cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");
-    sub->add_option("--home", given->homes, "ask this server only; repeatable")
+    sub->add_option("--home", given->homes, "ask only this entry node; repeatable")
         ->type_name("NAME")
         ->take_all()
         ->expected(1);
-    sub->add_option("--requests", given->requests,
-                    "to each home; default: [cluster] requests or duration_s")
+    sub->add_option(
+           "--requests", given->requests,
+           "number of requests to each entry node; default: [cluster] requests or duration_s")
         ->type_name("N")
         ->range(1u, requests_max);
     sub->add_option("--text", given->texts,
-                    "cut prompts from this text; default: the trace's token ids, else by chance")
+                    "cut prompts from this text; default: the trace's token ids, else random ids")
         ->type_name("FILE");
     sub->add_old_option("--texts", given->texts, "--text");
     sub->add_option("--weights", given->weights,
                     "model directory; default: [[cluster.models]] weights")
         ->type_name("DIR");
-    sub->add_option("--faster", given->faster, "ask F times as often as the workloads say")
+    sub->add_option("--faster", given->faster,
+                    "send requests F times as often as the workloads say")
         ->type_name("F")
         ->range(1e-3, 1e6);
     sub->add_option("--patience", given->patience_s,
-                    "without a word, after which a request counts as late (60 s)")
+                    "timeout: time without an answer after which a request counts as late (60 s)")
         ->type_name("S")
         ->in(quantity_unit::s)
         ->range(0.001, 1e6);
     sub->add_option("--answers", given->answers,
-                    "write each request's times and text, as JSON lines")
+                    "write the times and the text of each request, as JSON lines")
         ->type_name("FILE");
     sub->add_flag("--emulate", given->emulate,
-                  "emulate the same cluster, too, and set both side by side");
+                  "also emulate the same cluster, and show both side by side");
     add_settings(*sub, given->common.settings);
     add_json(*sub, given->json_file, "the report");
     sub->footer(
-        "Requests are those that an emulated run of the file would be asked: lengths and times of "
-        "its\n[[cluster.workloads]]. Times count from when a request was due. Exit code 1: not all "
-        "were answered.");
+        "The requests are those of an emulated run of the file. Their lengths and times follow "
+        "its\n"
+        "[[cluster.workloads]]. Times count from the moment at which a request was due. Exit code "
+        "1: some requests\n"
+        "have no answer.");
     return [given] { return ask_all(*given); };
 }
 

@@ -98,15 +98,18 @@ int run(int argc, char **argv) {
         print("moorage " MOORAGE_VERSION "\n");
         return finish_output(exit_ok);
     }
-    parser app("moorage: Mixture-of-Experts models whose experts do not fit in fast memory",
-               "moorage");
+    parser app(
+        "moorage runs and emulates Mixture-of-Experts models whose experts do not fit in fast "
+        "memory",
+        "moorage");
     app.require_subcommand(1);
     app.set_version_flag("--version", "moorage " MOORAGE_VERSION);
     app.footer(
         "Every command has --help. Exit code: 0 done, 1 failed, 2 wrong usage, 3 a policy died.\n"
-        "MOORAGE_ONE_PROCESS=1 runs all in one process, for debuggers; then nobody says who died.");
+        "MOORAGE_ONE_PROCESS=1 runs all in one process, for debuggers. Then no message names a "
+        "policy that died.");
     bool verbose = false;
-    app.add_flag("-v,--verbose", verbose, "log what happens, not only warnings");
+    app.add_flag("-v,--verbose", verbose, "log events, not only warnings");
 
     std::vector<std::pair<parser *, command>> commands;
     for (const auto install : installers) {

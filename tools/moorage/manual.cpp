@@ -100,15 +100,15 @@ void append_commands(std::string &to, const described_command &parent) {
 constexpr const char *around = R"(.Sh ENVIRONMENT
 .Bl -tag -width Ds
 .It Ev MOORAGE_PLUGIN_PATH
-folders and libraries of policies besides the bundled ones, with colons between
+folders and libraries of policies besides the bundled ones, separated by colons
 .It Ev MOORAGE_DATA_PATH
-folders that hold configs and hw_profiles besides those installed, with colons between
+folders with configs and hw_profiles besides the installed ones, separated by colons
 .It Ev MOORAGE_SDK
-the SDK's folder, for policies that are compiled
+folder of the SDK, to compile policies
 .It Ev CXX , CC , RUSTC
-the compilers of policies
+compilers for policies
 .It Ev MOORAGE_ONE_PROCESS
-1: no parent process watches over the run, for debuggers
+1: no parent process watches the run, for debuggers
 .El
 .Sh FILES
 Relative to the installation's prefix:
@@ -120,7 +120,7 @@ configurations to begin with; example.toml explains every key
 .It Pa share/moorage/hw_profiles
 profiles of GPUs, links, hosts, disks and engines
 .It Pa share/moorage/sdk
-the SDK, where it is installed
+the SDK, if it is installed
 .El
 .Sh EXIT STATUS
 0: done; 1: failed; 2: wrong usage; 3: a policy died.

@@ -127,23 +127,24 @@ int check(model_check_arguments &given) {
 }  // namespace
 
 command install_model_check(parser &model) {
-    auto *app = model.add_subcommand(
-        "check",
-        "compare with the reference results in DIR/golden.safetensors or FILE.ref.safetensors");
+    auto *app = model.add_subcommand("check",
+                                     "compare a model with the reference results in "
+                                     "DIR/golden.safetensors or FILE.ref.safetensors");
     app->footer(
         "golden.safetensors holds input_ids [n], logits [n, vocabulary], hidden_states\n"
         "[layers + 1, n, hidden] and greedy [m], the first 8 ids and what follows them.\n"
-        "Beside FILE.gguf lies FILE.ref.safetensors, where greedy follows all of input_ids and\n"
-        "float64_logits count before logits.\n"
-        "The relative error is max |computed - reference| / max |reference| over all\n"
-        "logits; at most 2e-3 passes, and every greedy token must be the reference's.\n"
-        "The same is computed with [run] arithmetic = \"fast\", whose error is shown and not "
-        "judged.\n"
-        "On the GPU all is computed as exactly as its kernels can, and hidden states are not\n"
-        "compared. Exit code 1 when the model does not pass.");
+        "For FILE.gguf the file is FILE.ref.safetensors. There greedy follows all of input_ids, "
+        "and\n"
+        "float64_logits are preferred to logits.\n"
+        "The relative error is max |computed - reference| / max |reference| over all logits.\n"
+        "A model passes if it is at most 2e-3 and every greedy token is the reference's.\n"
+        "The check also runs with [run] arithmetic = \"fast\". It shows this error and does not "
+        "judge it.\n"
+        "On the GPU the kernels compute as exactly as they can, and hidden states are not\n"
+        "compared. Exit code 1: the model does not pass.");
     auto given = std::make_shared<model_check_arguments>();  // shared by the parser and the command
     app->add_option("model", given->directory, "model directory or GGUF file")->required();
-    app->add_option("--executor", given->executor, "where: cpu (default) or cuda")
+    app->add_option("--executor", given->executor, "what computes: cpu (default) or cuda")
         ->type_name("NAME")
         ->one_of({"cpu", "cuda"});
     add_json(*app, given->json_file, "the figures");

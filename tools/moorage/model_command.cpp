@@ -13,7 +13,7 @@
 namespace moorage::tool {
 
 command install_model(parser &app) {
-    parser *sub = app.add_subcommand("model", "look at, check and convert models");
+    parser *sub = app.add_subcommand("model", "show, check and convert models");
     sub->require_subcommand(1);
     // shared: std::function wants copies, and the list is the same for all of them
     using entries = std::vector<std::pair<parser *, command>>;

@@ -62,21 +62,22 @@ int convert(const model_convert_arguments &given) {
 }  // namespace
 
 command install_model_convert(parser &model) {
-    auto *app = model.add_subcommand("convert", "write a model as another kind of file");
+    auto *app = model.add_subcommand("convert", "convert a model to another kind of file");
     app->footer(
         "FILE.gguf: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k_s|m|l, q4_k_s|m,\n"
         "q5_k_s|m, q6_k, iq4_nl, iq4_xs, mxfp4 (experts; the rest q8_0): llama.cpp's mixtures.\n"
         "A directory: bf16, f16, f32, fp8 (blocks of 128 x 128 share a scale).\n"
-        "What the other kind of file cannot say of a model is refused before anything is written;\n"
-        "of a tokenizer, what rare texts meet is warned of.");
+        "A model that the other kind of file cannot describe is refused before anything is "
+        "written.\n"
+        "If only parts of the tokenizer for rare texts are lost, there is a warning.");
     auto given =
         std::make_shared<model_convert_arguments>();  // shared by the parser and the command
     app->add_option("model", given->in, "model directory or GGUF file")->required();
     app->add_option("--format", given->format, "format of the matrices, or a mixture of formats")
         ->type_name("NAME")
         ->required();
-    app->add_option("--out", given->out, "FILE.gguf, or a directory that is not there")->required();
-    app->add_flag("--pure", given->pure, "all matrices in the one format, the head, too");
+    app->add_option("--out", given->out, "FILE.gguf, or a new directory")->required();
+    app->add_flag("--pure", given->pure, "write all matrices in this format, also the head");
     add_json(*app, given->json_file, "the figures");
     add_set(*app, given->settings);
     add_flag_of_key(*app, given->settings, "--threads");

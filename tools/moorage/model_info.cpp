@@ -354,23 +354,23 @@ int info(model_info_arguments &given) {
 
 command install_model_info(parser &model) {
     parser *sub = model.add_subcommand(
-        "info", "what a model is, how large each part is, and what fits on which profile");
+        "info", "show a model, the size of each part, and what fits on which profile");
     const auto given = std::make_shared<model_info_arguments>();
     sub->add_option("model", given->directory, "model directory or GGUF file")->required();
     add_json(*sub, given->json_file, "the figures");
     add_set(*sub, given->settings);
-    sub->add_option("--profile", given->profiles, "only these profiles; repeatable")
+    sub->add_option("--profile", given->profiles, "show only this profile; repeatable")
         ->type_name("NAME")
         ->take_all()
         ->expected(1);
-    sub->add_option("--context", given->context, "tokens in the KV cache")
+    sub->add_option("--context", given->context, "number of tokens in the KV cache")
         ->capture_default_str()
         ->range(1u, 1u << 28);
     add_flag_of_key(*sub, given->settings, "--executor",
-                    "whose KV cache the JSON has; default cpu");
+                    "executor whose KV cache is in the JSON; default cpu");
     sub->footer(
-        "The KV cache is that of the executor that runs there: cpu on a processor, cuda on a GPU.\n"
-        "Weights stay on disk: only headers are read.");
+        "The KV cache is that of the executor: cpu on a processor, cuda on a GPU.\n"
+        "Only headers are read. Weights stay on disk.");
     return [given] { return info(*given); };
 }
 

@@ -24,7 +24,7 @@ void add_model_options(parser &command, model_run_options &options) {
         ->type_name("MODEL_DIR");
     command
         .add_option("--config", options.config,
-                    "run as this configuration says: hardware, memory, policies")
+                    "run with the hardware, memory and policies of this configuration")
         ->type_name("CONFIG.toml");
     add_flag_of_key(command, options.settings, "--executor");
     add_settings(command, options.settings);

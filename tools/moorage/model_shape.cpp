@@ -95,15 +95,18 @@ int write_shape(const model_shape_arguments &given) {
 }  // namespace
 
 command install_model_shape(parser &model) {
-    parser *sub = model.add_subcommand("shape", "a model's geometry and sizes as a shape file");
+    parser *sub =
+        model.add_subcommand("shape", "write a model's geometry and sizes as a shape file");
     const auto given = std::make_shared<model_shape_arguments>();
     sub->add_option("model", given->directory, "model directory or GGUF file")->required();
-    sub->add_option("--out", given->out_file, "the file; default: standard output")
+    sub->add_option("--out", given->out_file, "file to write; default: standard output")
         ->type_name("FILE.toml");
     sub->footer(
-        "Bits a weight of experts, dense part, head and embedding each. `[source] shape` takes the "
-        "file; weights\nstay on disk: only headers are read. Of a GGUF file the architecture and "
-        "formats may be any, and its\nweights may be missing.");
+        "The file gives the bits of a weight for experts, dense part, head and embedding. "
+        "`[source] shape`\n"
+        "takes it. Only headers are read; weights stay on disk. A GGUF file may have any "
+        "architecture and any\n"
+        "formats, and its weights may be missing.");
     return [given] { return write_shape(*given); };
 }
 

@@ -181,37 +181,40 @@ int serve_supervised(const node_arguments &given) {
 }  // namespace
 
 command install_node(parser &app) {
-    parser *sub = app.add_subcommand("node", "serve a server's experts of a cluster");
+    parser *sub = app.add_subcommand("node", "serve the experts of one server of a cluster");
     const auto given = std::make_shared<node_arguments>();
     sub->add_option("cluster", given->common.cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");
-    sub->add_option("--server", given->common.server, "which of [[cluster.servers]] this one is")
+    sub->add_option("--server", given->common.server, "name of this server in [[cluster.servers]]")
         ->required()
         ->type_name("NAME");
     sub->add_option("--weights", given->weights,
                     "model directory; default: [[cluster.models]] weights")
         ->type_name("DIR");
     sub->add_option("--listen", given->listen,
-                    "listen here, where the server's address leads by a forwarded port")
+                    "listen at this address; use it if the server's address is a forwarded port")
         ->type_name("HOST:PORT");
-    sub->add_option("--prices", given->prices,
-                    "choose among holders by what calls took (measured), or by what the file says")
+    sub->add_option(
+           "--prices", given->prices,
+           "choose among holders by measured times of calls (measured), or by the file (file)")
         ->type_name("measured|file")
         ->one_of({"measured", "file"});
     sub->add_flag("--hedge", given->hedge,
-                  "call another holder, too, when a call takes longer than 99 of 100 did");
+                  "send a second copy of a call that is slower than the p99");
     sub->add_option("--context", given->context,
-                    "tokens of the longest request, prompt and what is written (default 4096)")
+                    "largest number of tokens of a request: prompt and output (default 4096)")
         ->type_name("N")
         ->range(2u, 1u << 20);
     add_settings(*sub, given->common.settings);
     sub->footer(
-        "A server with a workload is a home, too: it takes requests ([run] batch of them at one "
-        "time), as\nmoorage load sends them. Every node reads the same file and comes to the same "
-        "plan, as moorage place does. SIGTERM "
-        "or\nctrl-c: calls that wait are answered, then it ends, within 5 s. Exit code 3: a policy "
-        "died. docs/cluster.md\nshows a cluster.");
+        "A server with a workload is also an entry node: it takes requests, as moorage load sends "
+        "them, and\n"
+        "computes [run] batch of them at a time. Every node reads the same file and makes the same "
+        "plan, as\n"
+        "moorage place does. On SIGTERM or ctrl-c the node answers waiting calls and ends within 5 "
+        "s.\n"
+        "Exit code 3: a policy died. docs/cluster.md shows a cluster.");
     return [given] { return serve_supervised(*given); };
 }
 

@@ -14,10 +14,11 @@ using namespace moorage::core;
 
 void add_node_options(parser &command, node_run_options &options) {
     command
-        .add_option("--cluster", options.cluster,
-                    "run at a server of this cluster: other nodes compute what it lacks")
+        .add_option(
+            "--cluster", options.cluster,
+            "run as a server of this cluster; other nodes compute the experts that it lacks")
         ->type_name("CLUSTER.toml");
-    command.add_option("--server", options.server, "which of [[cluster.servers]] it is")
+    command.add_option("--server", options.server, "name of this server in [[cluster.servers]]")
         ->type_name("NAME");
 }
 

@@ -399,26 +399,26 @@ int run_place(const place_arguments &given) {
 
 command install_place(parser &app) {
     parser *sub = app.add_subcommand(
-        "place", "experts over the servers of a cluster, and the latency to expect");
+        "place", "place experts on the servers of a cluster, and show the expected latency");
     const auto given = std::make_shared<place_arguments>();
     sub->add_option("config", given->config, "the cluster's TOML file")
         ->required()
         ->type_name("CONFIG.toml");
     add_settings(*sub, given->settings);
     sub->add_option("--sweep", given->sweeps,
-                    "place with each of these values; several sweeps multiply")
+                    "place with each of these values; several sweeps make all combinations")
         ->type_name("SECTION.KEY=A,B,...")
         ->take_all()
         ->expected(1);
     auto *policies =
         sub->add_option("--policies", given->policies,
-                        "placement policies, side by side, `all` for every one found; "
-                        "lfu:KEY=VALUE sets a parameter; default: that of [placement]");
+                        "placement policies to compare; `all`: every one found; lfu:KEY=VALUE sets "
+                        "a parameter; default: that of [placement]");
     policies->type_name("A,B,...");
-    sub->add_option("--plan", given->plan_file, "a plan that --out wrote, instead of a policy")
+    sub->add_option("--plan", given->plan_file, "plan file of --out, instead of a policy")
         ->type_name("PLAN.json")
         ->excludes(policies);
-    sub->add_option("--out", given->out_file, "write the plan, for [placement] plan of a run")
+    sub->add_option("--out", given->out_file, "write the plan; [placement] plan of a run takes it")
         ->type_name("PLAN.json");
     add_json(*sub, given->json_file, "all figures");
     sub->add_option("--html", given->html_file, "write a page with maps, plots and a table")

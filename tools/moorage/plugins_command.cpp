@@ -27,15 +27,15 @@ void add_places(parser &to, setting_options &of) {
 
 void add_list(parser &to, plugins_list_options &o) {
     parser *at = to.add_subcommand(
-        "list", "the policies that are there, and the libraries that were refused");
+        "list", "list the available policies, and the libraries that were refused");
     add_places(*at, o.settings);
     add_json(*at, o.json, "the policies");
 }
 
 void add_describe(parser &to, plugins_describe_options &o) {
     parser *at = to.add_subcommand(
-        "describe", "a policy: its idea, calls, parameters with limits, needs and source");
-    at->add_option("name", o.name, "policy, as in TOML")->required();
+        "describe", "show a policy: its idea, calls, parameters with limits, needs and source");
+    at->add_option("name", o.name, "name of the policy, as in TOML")->required();
     add_places(*at, o.settings);
     add_json(*at, o.json, "the policies");
 }
@@ -45,43 +45,44 @@ void add_new(parser &to, plugins_new_options &o) {
         to.add_subcommand("new", "write a new policy: one file that works and explains itself");
     const std::vector<std::string> kinds(std::begin(core::kinds), std::end(core::kinds));
     at->add_option("kind", o.kind, core::listed(kinds, "or"))->required();
-    at->add_option("name", o.name, "its name in TOML: snake_case, no word of the language")
+    at->add_option("name", o.name, "name in TOML: snake_case, no keyword of the language")
         ->required();
     at->add_option("--lang", o.language, "cpp, c or rust")->capture_default_str();
-    at->add_option("--dir", o.directory, "folder that receives the file")->capture_default_str();
+    at->add_option("--dir", o.directory, "folder of the new file")->capture_default_str();
 }
 
 void add_check(parser &to, plugins_check_options &o) {
     parser *at = to.add_subcommand("check",
-                                   "does a policy keep the rules of the interface? "
-                                   "each test runs in a process of its own");
+                                   "test whether a policy keeps the rules of the interface; each "
+                                   "test runs in its own process");
     at->add_option("file", o.file,
-                   "library (.so), or a source (.cpp, .c, .rs) that is compiled first");
-    at->add_option("policy", o.policy, "only this policy of the library");
-    at->add_option("--only", o.only, "only this test");
+                   "library (.so), or source (.cpp, .c, .rs) that is compiled first");
+    at->add_option("policy", o.policy, "test only this policy of the library");
+    at->add_option("--only", o.only, "run only this test");
     add_set(*at, o.settings);
-    add_flag_of_key(*at, o.settings, "--seed", "of everything that is drawn at random; default 1");
-    at->add_option("--timeout", o.timeout_s, "that a test may take")
+    add_flag_of_key(*at, o.settings, "--seed", "random seed of the tests; default 1");
+    at->add_option("--timeout", o.timeout_s, "timeout of a test")
         ->type_name("S")
         ->in(core::quantity_unit::s)
         ->range(0.01, 3600.0)
         ->capture_default_str();
-    add_json(*at, o.json, "what was found");
-    at->add_flag("--all", o.verbose, "print every test, not only those that did not pass");
-    at->add_option("--param", o.params, "a parameter, for the policies of a kind; repeatable")
+    add_json(*at, o.json, "the results");
+    at->add_flag("--all", o.verbose, "print every test, also those that passed");
+    at->add_option("--param", o.params, "set a parameter for the policies of a kind; repeatable")
         ->type_name("KIND.KEY=VALUE")
         ->take_all()
         ->expected(1);
-    at->add_option("--address", o.address, "where a wire listens in its tests")
+    at->add_option("--address", o.address, "address at which a wire listens in its tests")
         ->capture_default_str();
-    at->add_flag("--large", o.large, "messages of 1 GiB, too, over a wire (3 GiB of memory)");
-    at->add_flag("--list-tests", o.list_tests, "the tests, one sentence each");
+    at->add_flag("--large", o.large,
+                 "also send messages of 1 GiB over a wire (needs 3 GiB of memory)");
+    at->add_flag("--list-tests", o.list_tests, "list the tests, one sentence each");
 }
 
 }  // namespace
 
 command install_plugins(parser &app) {
-    parser *plugins = app.add_subcommand("plugins", "policies: list, describe, check, new");
+    parser *plugins = app.add_subcommand("plugins", "list, describe, check and make policies");
     plugins->require_subcommand(1);
     const auto given =
         std::make_shared<options>();  // lives as long as both the parser and the action

@@ -92,16 +92,15 @@ int measure(measure_arguments &given) {
 }
 
 void add_measure(parser &sub, measure_arguments &given) {
-    sub.add_option("--out", given.out_file, "the profile to write; - for standard output")
+    sub.add_option("--out", given.out_file, "profile to write; -: standard output")
         ->required()
         ->type_name("FILE.toml");
-    sub.add_option("--executor", given.executor, "whose costs: cpu (default) or cuda")
+    sub.add_option("--executor", given.executor, "executor to measure: cpu (default) or cuda")
         ->type_name("NAME")
         ->one_of({"cpu", "cuda"});
     sub.add_option("--seconds", given.seconds,
-                   "for repeats, about (20 s); each measurement is made a few times in any case, "
-                   "which takes "
-                   "10 s and more")
+                   "time for repeats, about (20 s); each measurement always runs a few times, "
+                   "which takes 10 s or more")
         ->type_name("S")
         ->in(quantity_unit::s)
         ->range(0.01, 3600.0);
@@ -114,7 +113,7 @@ void add_measure(parser &sub, measure_arguments &given) {
 
 command install_profile(parser &app) {
     parser *profile = app.add_subcommand(
-        "profile", "hardware profiles: measure this machine, compare the emulator with it");
+        "profile", "measure this machine as a hardware profile, or compare the emulator with it");
     profile->require_subcommand(1);
     const auto to_measure = std::make_shared<measure_arguments>();
     parser *measuring =

@@ -225,31 +225,33 @@ int compare(const profile_compare_arguments &given) {
 }  // namespace
 
 command install_profile_compare(parser &profile) {
-    parser *sub = profile.add_subcommand(
-        "compare", "runs on the emulator and for real: the difference per term and by class");
+    parser *sub = profile.add_subcommand("compare",
+                                         "run on the emulator and on the real machine, and show "
+                                         "the difference per term and by class");
     const auto given = std::make_shared<profile_compare_arguments>();
     sub->add_option("configs", given->configs, "TOML files of runs")
         ->required()
         ->type_name("CONFIG.toml");
     sub->add_option("--profile", given->profile,
-                    "foretell with this profile: a name, or a file of profile measure")
+                    "predict with this profile: a name, or a file of profile measure")
         ->type_name("NAME");
     add_settings(*sub, given->settings);
-    sub->add_option("--sweep", given->sweeps, "every value in turn; several make all combinations")
+    sub->add_option("--sweep", given->sweeps,
+                    "run with each of these values; several sweeps make all combinations")
         ->type_name("SECTION.KEY=A,B,...")
         ->take_all()
         ->expected(1);
-    sub->add_option("--runs", given->runs, "real runs, of which the quickest counts (10)")
+    sub->add_option("--runs", given->runs, "number of real runs; the fastest counts (10)")
         ->type_name("N")
         ->range(1u, 1000u);
     sub->add_option("--within", given->within,
-                    "the exit code is 1 where a row is further off than this share (15 %)")
+                    "largest accepted error as a share; exit code 1 if a row exceeds it (15 %)")
         ->type_name("SHARE")
         ->in(quantity_unit::share)
         ->range(0.0, 1e6);
     sub->add_flag(
         "--offloading", given->offloading,
-        "refuse runs in which not 50 to 90 % of the experts were there, or all that came stayed");
+        "refuse runs with less than 50 % or more than 90 % hits, and runs that evict nothing");
     add_json(*sub, given->json_file, "rows and terms");
     return [given] { return compare(*given); };
 }

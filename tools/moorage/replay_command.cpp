@@ -463,34 +463,34 @@ int run_replay(replay_options &options) {
 command install_replay(parser &app) {
     const auto options =
         std::make_shared<replay_options>();  // shared: parser and command outlive this
-    parser *sub = app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
+    parser *sub =
+        app.add_subcommand("replay", "count hits and misses of cache policies on a trace");
     sub->add_option("trace", options->trace, "trace file (*.safetensors)")->required();
     sub->add_option("--policies", options->policies,
-                    "list of cache policies, `all` for every one found; lfu:half_life=16 sets "
-                    "a parameter, mine:library=FILE.so says which of two libraries is meant "
-                    "([cache] plugin)")
+                    "list of cache policies; `all`: every one found; lfu:half_life=16 sets a "
+                    "parameter; mine:library=FILE.so chooses one of two libraries ([cache] plugin)")
         ->capture_default_str();
     sub->add_option("--slots", options->slots,
-                    "list of cache sizes, in experts of all layers together or as shares like "
-                    "25% ([memory] experts)")
+                    "list of cache sizes: experts of all layers together, or shares like 25% "
+                    "([memory] experts)")
         ->capture_default_str();
     sub->add_option("--sharing", options->sharings,
-                    "shared, per-layer or both, with a comma ([memory] sharing)")
+                    "shared, per-layer, or both with a comma between them ([memory] sharing)")
         ->capture_default_str();
-    sub->add_option(
-           "--order", options->order,
-           "token: the experts of a token and layer are one event; serial: one after the other; "
-           "rounds: all layers for the best-scored, then for the next")
+    sub->add_option("--order", options->order,
+                    "token: the experts of a token and layer are one event; serial: they come one "
+                    "after the other; rounds: the best-scored expert of all layers, then the next")
         ->one_of({"rounds", "token", "serial"})
         ->capture_default_str();
     sub->add_option("--param", options->params,
-                    "a parameter of a cache policy and its value, or the values to be tried: "
+                    "parameter of a cache policy and its value, or several values to try: "
                     "cache.lfu.half_life=0,16; repeatable")
         ->type_name("cache.POLICY.KEY=VALUES")
         ->take_all()
         ->expected(1);
     sub->add_flag("--no-optimum", options->no_optimum, "do not count the offline optimum");
-    sub->add_option("--jobs", options->jobs, "replays at one time; 0: one for each core")
+    sub->add_option("--jobs", options->jobs,
+                    "number of replays at the same time; 0: one for each core")
         ->capture_default_str();
     add_settings(*sub, options->settings);
     for (const char *flag : {"--tokens", "--on-fault", "--guard", "--call-limit-ms"})
@@ -499,7 +499,7 @@ command install_replay(parser &app) {
     add_row_file(*sub, options->rows);
     sub->add_flag(
         "--timing", options->timing,
-        "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
+        "measure the speed; without it `seconds` is 0, so that equal runs write equal bytes");
     sub->footer(rows_footer);
     return [options] { return run_replay(*options); };
 }

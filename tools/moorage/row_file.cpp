@@ -217,11 +217,11 @@ std::string hash_of_run(const run_config &config, std::string_view settings,
 void add_row_file(parser &command, row_file_options &options) {
     command
         .add_option("--rows", options.file,
-                    "keep every row as it ends, a line of JSON each; default: beside the first "
-                    "file that is written, until all rows are there")
+                    "save each row when it ends, as a line of JSON; default: a file beside the "
+                    "first output, until all rows are there")
         ->type_name("FILE");
     command.add_flag("--resume", options.resume,
-                     "go on with the rows that an interrupted command has not kept");
+                     "continue with the rows that an interrupted command did not save");
 }
 
 result<row_file> row_file::open(const row_file_options &options,

@@ -17,8 +17,9 @@ namespace moorage::tool {
 
 // Of --help.
 inline constexpr const char *rows_footer =
-    "A row that fails, or whose policy dies, is shown as FAILED with the reason; the others are "
-    "written\nall the same, and the exit code is 1.";
+    "A row that fails, or whose policy dies, is shown as FAILED with the reason. The other rows "
+    "are\n"
+    "written all the same. The exit code is then 1.";
 
 struct row_end {
     std::string bytes;  // what the work returned

@@ -164,7 +164,7 @@ int run_one(const run_arguments &given) {
 }  // namespace
 
 command install_run(parser &app) {
-    parser *sub = app.add_subcommand("run", "one run of a configuration: source through report");
+    parser *sub = app.add_subcommand("run", "run one configuration, from its source to the report");
     const auto given = std::make_shared<run_arguments>();
     sub->add_option("config", given->config, "the run's TOML file")
         ->required()
@@ -173,15 +173,15 @@ command install_run(parser &app) {
     add_json(*sub, given->json_file, "the report");
     sub->add_option("--html", given->html_file, "write a page with tables and plots")
         ->type_name("FILE");
-    sub->add_option(
-           "--timeline", given->timeline_file,
-           "write what ran when, for ui.perfetto.dev: .pftrace for its own format, else JSON; "
-           ".gz compresses")
+    sub->add_option("--timeline", given->timeline_file,
+                    "write a timeline of the run, for ui.perfetto.dev: .pftrace for its own "
+                    "format, else JSON; add .gz to compress")
         ->type_name("FILE");
-    sub->add_option("--timeline-window", given->timeline_window, "of these tokens only")
+    sub->add_option("--timeline-window", given->timeline_window, "record these tokens only")
         ->type_name("FIRST:LAST");
-    sub->add_flag("--what-if", given->what_if,
-                  "run it again with a tenth more of each resource, and say which one decides");
+    sub->add_flag(
+        "--what-if", given->what_if,
+        "run it again with 10 % more of each resource, and show which one limits the run");
     return [given] { return run_one(*given); };
 }
 

@@ -20,47 +20,52 @@ struct flag_key {
     bool list = false;  // all given values count; otherwise the last
 };
 constexpr flag_key flag_keys[] = {
-    {"--seed", "run", "seed", "N", "of everything that is drawn at random", &setting_options::seed},
+    {"--seed", "run", "seed", "N", "random seed of the run", &setting_options::seed},
     {"--plugins", "plugins", "path", "PATH",
-     "a further policy library, or a folder of them (not those in it); repeatable",
+     "further policy library, or a folder of them without subfolders; repeatable",
      &setting_options::plugins, /*list=*/true},
-    {"--tokens", "run", "tokens", "N", "only the first ones; 0: all", &setting_options::tokens},
+    {"--tokens", "run", "tokens", "N", "use only this many first tokens; 0: all",
+     &setting_options::tokens},
     {"--threads", "run", "threads", "N",
-     "of arithmetic on the CPU; 0: one for each usable processor", &setting_options::threads},
+     "threads for arithmetic on the CPU; 0: one for each usable processor",
+     &setting_options::threads},
     {"--on-fault", "plugins", "on_fault", "abort|replace",
-     "what wrong advice does: abort ends the run, replace counts it and goes on",
+     "after wrong advice of a policy: abort ends the run, replace counts it and goes on",
      &setting_options::on_fault},
     {"--guard", "plugins", "guard", "off|default|full", "how closely policies are watched",
      &setting_options::guard},
     {"--call-limit-ms", "plugins", "call_limit_ms", "MS",
-     "longest time that a call of a policy may take; 0: any", &setting_options::call_limit},
+     "time limit of a policy call; 0: no limit", &setting_options::call_limit},
     {"--executor", "run", "executor", "NAME",
      "cpu, cuda or emulator; default: the configuration's, or cpu", &setting_options::executor},
-    {"--max-tokens", "source", "max_tokens", "N", "new tokens of each prompt; default 128",
-     &setting_options::max_tokens},
+    {"--max-tokens", "source", "max_tokens", "N",
+     "largest number of new tokens per prompt; default 128", &setting_options::max_tokens},
     {"--temperature", "source", "temperature", "T",
-     "0: always the most probable token; higher: drawn, by [run] seed",
+     "0: always the most probable token; above 0: tokens are drawn with [run] seed",
      &setting_options::temperature},
-    {"--top-k", "source", "top_k", "N", "draw from so many of the most probable tokens; 0: all",
+    {"--top-k", "source", "top_k", "N", "draw from this many of the most probable tokens; 0: all",
      &setting_options::top_k},
-    {"--top-p", "source", "top_p", "P", "draw from the most probable tokens with this mass; 1: all",
+    {"--top-p", "source", "top_p", "P",
+     "draw from the most probable tokens with this total probability; 1: all",
      &setting_options::top_p},
     {"--min-p", "source", "min_p", "P",
-     "draw from tokens with this share of the largest chance; 0: all", &setting_options::min_p},
+     "draw from tokens with at least this share of the largest probability; 0: all",
+     &setting_options::min_p},
     {"--repetition-penalty", "source", "repetition_penalty", "R",
-     "divides what speaks for a token that is there already; 1: nothing",
+     "factor that lowers the logit of a token that is already present; 1: no effect",
      &setting_options::repetition_penalty},
     {"--presence-penalty", "source", "presence_penalty", "A",
-     "taken from the logit of a token that is there already", &setting_options::presence_penalty},
+     "amount subtracted from the logit of a token that is already present",
+     &setting_options::presence_penalty},
     {"--frequency-penalty", "source", "frequency_penalty", "A",
-     "taken from a token's logit once for each time that it is there",
+     "amount subtracted from a token's logit for each time that it is present",
      &setting_options::frequency_penalty},
     {"--penalty-window", "source", "penalty_window", "N",
-     "last tokens that penalties look at; 0: all", &setting_options::penalty_window},
+     "number of last tokens that penalties look at; 0: all", &setting_options::penalty_window},
     {"--stop", "source", "stop", "TEXT",
-     "end before this text, or at the special token of this name; repeatable",
+     "end the text before this one, or at the special token of this name; repeatable",
      &setting_options::stop, /*list=*/true},
-    {"--stop-id", "source", "stop", "ID", "end at the token of this id; repeatable",
+    {"--stop-id", "source", "stop", "ID", "end the text at the token of this id; repeatable",
      &setting_options::stop_id, /*list=*/true},
 };
 
@@ -102,7 +107,7 @@ std::string setting_options::text() const {
 }
 
 void add_set(parser &to, setting_options &of) {
-    to.add_option("--set", of.set, "a key of a configuration (moorage help keys); repeatable")
+    to.add_option("--set", of.set, "set a key of the configuration (moorage help keys); repeatable")
         ->type_name("SECTION.KEY=VALUE")
         ->take_all()
         ->expected(1);
@@ -179,7 +184,7 @@ bool gives(const std::vector<override_value> &all, std::string_view key) {
 }
 
 option *add_json(parser &to, std::string &file, const std::string &what) {
-    return to.add_option("--json", file, format("write {} as JSON; - for standard output", what))
+    return to.add_option("--json", file, format("write {} as JSON; -: standard output", what))
         ->type_name("FILE");
 }
 

@@ -165,26 +165,28 @@ int tokenize(const tokenize_arguments &given) {
 }  // namespace
 
 command install_tokenize(parser &app) {
-    parser *sub = app.add_subcommand("tokenize", "a text's token ids, or the text of ids");
+    parser *sub =
+        app.add_subcommand("tokenize", "show the token ids of a text, or the text of token ids");
     const auto given = std::make_shared<tokenize_arguments>();
-    sub->add_option("model", given->directory, "a directory with a tokenizer.json, or a GGUF file")
+    sub->add_option("model", given->directory, "directory with a tokenizer.json, or a GGUF file")
         ->required()
         ->type_name("MODEL_DIR");
     option *prompt =
-        sub->add_option("--prompt", given->prompt, "the text, instead of standard input")
+        sub->add_option("--prompt", given->prompt, "text to tokenize, instead of standard input")
             ->type_name("TEXT");
-    option *text = sub->add_option("--text", given->text_file, "a file of text")->type_name("FILE");
+    option *text =
+        sub->add_option("--text", given->text_file, "text file to tokenize")->type_name("FILE");
     option *vectors =
         sub->add_option("--vectors", given->vectors_file,
-                        "compare with [{\"text\", \"ids\"}...]; exit code 1 on a difference")
+                        "compare with [{\"text\", \"ids\"}...]; exit code 1 if they differ")
             ->type_name("FILE.json");
     option *ids =
-        sub->add_option("--decode", given->ids, "the text of these ids")->type_name("ID...");
+        sub->add_option("--decode", given->ids, "show the text of these ids")->type_name("ID...");
     text->excludes(prompt)->excludes(vectors)->excludes(ids);
     prompt->excludes(vectors)->excludes(ids);
     vectors->excludes(ids);
     sub->add_flag("--plain", given->plain,
-                  "special tokens are neither added nor read, and left out by --decode");
+                  "do not add or read special tokens; --decode leaves them out");
     add_json(*sub, given->json_file, "the result");
     return [given, prompt, text, ids] {
         given->has_prompt = prompt->count() > 0;

@@ -45,9 +45,10 @@ status info(const info_options &options) {
 }
 
 command install_info(parser &app) {
-    parser *sub = app.add_subcommand("info", "what is in a trace, and how its routing behaves");
+    parser *sub =
+        app.add_subcommand("info", "show the content of a trace, and statistics of its routing");
     const auto options = std::make_shared<info_options>();
-    sub->add_option("file", options->file, "a trace (*.safetensors)")->required();
+    sub->add_option("file", options->file, "trace file (*.safetensors)")->required();
     add_json(*sub, options->json, "the figures");
     return [options] { return exit_code(info(*options)); };
 }
@@ -70,37 +71,44 @@ status synthesize(const synth_arguments &given) {
 }
 
 command install_synth(parser &app) {
-    parser *sub = app.add_subcommand(
-        "synth",
-        "make a trace: per layer a random ranking of the experts, weight 1 / (rank + b)^a, "
-        "drawn without replacement");
+    parser *sub =
+        app.add_subcommand("synth",
+                           "make a trace at random: each layer ranks its experts at random and "
+                           "draws them without replacement, with weight 1 / (rank + b)^a");
     const auto given = std::make_shared<synth_arguments>();
     core::synth_options &o = given->options;
     sub->add_option("--out", given->out, "file to write")->required();
-    sub->add_option("--layers", o.layers, "MoE layers")->capture_default_str();
-    sub->add_option("--experts", o.experts, "experts of a layer")->capture_default_str();
-    sub->add_option("--top-k", o.top_k, "experts of a token and layer")->capture_default_str();
+    sub->add_option("--layers", o.layers, "number of MoE layers")->capture_default_str();
+    sub->add_option("--experts", o.experts, "experts per layer")->capture_default_str();
+    sub->add_option("--top-k", o.top_k, "experts per token and layer")->capture_default_str();
     add_set(*sub, given->settings);
     add_flag_of_key(*sub, given->settings, "--tokens",
-                    format("tokens in all; default {}", o.tokens));
-    sub->add_option("--requests", o.requests, "requests of equal length")->capture_default_str();
-    sub->add_option("--a", o.a, "exponent of the ranks; 0 makes all equal")->capture_default_str();
-    sub->add_option("--b", o.b, "added to the ranks, which begin at 1")->capture_default_str();
+                    format("number of tokens in all requests together; default {}", o.tokens));
+    sub->add_option("--requests", o.requests, "number of requests, of equal length")
+        ->capture_default_str();
+    sub->add_option("--a", o.a, "exponent of the ranks; 0: all experts are equally likely")
+        ->capture_default_str();
+    sub->add_option("--b", o.b, "number added to the ranks, which begin at 1")
+        ->capture_default_str();
     sub->add_option("--reuse", o.reuse,
-                    "chance of an expert of the previous token to be kept, 0 to 1")
+                    "probability that a token keeps an expert of the previous token, 0 to 1")
         ->capture_default_str();
-    sub->add_option("--domains", o.domains, "kinds of requests, each with its own rankings")
+    sub->add_option("--domains", o.domains,
+                    "number of kinds of requests; each has its own rankings")
         ->capture_default_str();
-    sub->add_option("--drift", o.drift, "swaps of neighbouring ranks per ranking and token")
+    sub->add_option("--drift", o.drift,
+                    "number of swaps of neighbouring ranks, per ranking and token")
         ->capture_default_str();
-    sub->add_flag("--gate-scores", o.gate_scores, "scores of all experts, in line with the choice");
-    sub->add_option("--predictions", o.predictions, "predicted experts of a token and layer")
+    sub->add_flag("--gate-scores", o.gate_scores,
+                  "add scores of all experts, in agreement with the choice");
+    sub->add_option("--predictions", o.predictions,
+                    "number of predicted experts per token and layer")
         ->capture_default_str();
     sub->add_option("--prediction-accuracy", o.prediction_accuracy,
                     "share of the chosen experts that are predicted, 0 to 1")
         ->capture_default_str();
     add_flag_of_key(*sub, given->settings, "--seed",
-                    format("equal seeds give equal files; default {}", o.seed));
+                    format("random seed; equal seeds give equal files; default {}", o.seed));
     return [given] { return exit_code(synthesize(*given)); };
 }
 
@@ -215,25 +223,26 @@ status convert(convert_arguments &given) {
 
 command install_convert(parser &app) {
     parser *sub =
-        app.add_subcommand("convert", "turn a log (CSV, JSON lines) into a trace, or cut a trace");
+        app.add_subcommand("convert", "convert a log (CSV, JSON lines) to a trace, or cut a trace");
     const auto given = std::make_shared<convert_arguments>();
     sub->add_option("input", given->in, "*.csv, *.tsv, *.jsonl, *.ndjson or *.safetensors")
         ->required();
-    sub->add_option("--out", given->out, "trace to write")->required();
+    sub->add_option("--out", given->out, "trace file to write")->required();
     sub->add_option("--format", given->options.format,
-                    "of a log: csv or jsonl; default: by its name")
+                    "format of a log: csv or jsonl; default: by its name")
         ->one_of({"csv", "jsonl"});
     sub->add_option("--experts", given->options.experts,
-                    "experts of a layer in a log; default: the largest id and one");
+                    "experts per layer in a log; default: the largest id plus one");
     sub->add_option("--layers", given->layers,
-                    "layers of a log that are kept, as numbers and ranges A:B with commas; 1: "
-                    "leaves out the first, which has no experts in many models")
+                    "layers of a log to keep: numbers and ranges A:B, with commas; 1: leaves out "
+                    "the first layer, which has no experts in many models")
         ->delimiter(',');
-    sub->add_flag("--wide", given->wide, "weights of a log as 32-bit floats, not 16");
-    sub->add_option("--tokens", given->tokens, "A:B keeps tokens A to B - 1 of a trace");
-    sub->add_option("--drop", given->drop, "optional tensors to leave out, with commas")
+    sub->add_flag("--wide", given->wide, "store the weights of a log as 32-bit floats, not 16-bit");
+    sub->add_option("--tokens", given->tokens, "keep tokens A to B - 1 of a trace, as A:B");
+    sub->add_option("--drop", given->drop,
+                    "optional tensors to leave out, with commas between them")
         ->delimiter(',');
-    sub->add_option("--meta", given->meta, "key=value for the metadata, may be repeated")
+    sub->add_option("--meta", given->meta, "key=value for the metadata; repeatable")
         ->allow_extra_args(false);
     sub->footer(
         "CSV: the first line names the columns token, layer, and expert0, expert1, ... (or\n"
@@ -247,7 +256,7 @@ command install_convert(parser &app) {
 }  // namespace
 
 command install_trace(parser &app) {
-    parser *sub = app.add_subcommand("trace", "look at, make, convert and record routing traces");
+    parser *sub = app.add_subcommand("trace", "show, make, convert and record routing traces");
     sub->require_subcommand(1);
     // shared: std::function wants copies, and the list is the same for all of them
     using entries = std::vector<std::pair<parser *, command>>;

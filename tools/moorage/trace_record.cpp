@@ -89,22 +89,25 @@ int record(const trace_record_arguments &given) {
 }  // namespace
 
 command install_record(parser &app) {
-    parser *sub = app.add_subcommand("record", "the routing of a model run, as a trace");
+    parser *sub = app.add_subcommand("record", "run a model, and write its routing as a trace");
     const auto given = std::make_shared<trace_record_arguments>();
     add_model_options(*sub, given->common);
-    sub->add_option("--out", given->out, "trace to write")
+    sub->add_option("--out", given->out, "trace file to write")
         ->required()
         ->type_name("FILE.safetensors");
     add_prompt_options(*sub, given->prompts, given->common.settings);
-    sub->add_option("--text", given->text, "or a text file, in windows of [source] window ids")
+    sub->add_option("--text", given->text,
+                    "text file instead of prompts, in windows of [source] window ids")
         ->type_name("FILE");
-    sub->add_option("--windows", given->windows, "or windows of ids, as for moorage eval")
+    sub->add_option("--windows", given->windows,
+                    "windows of ids instead of prompts, as for moorage eval")
         ->type_name("FILE.json");
-    sub->add_option("--predictions", given->predictions,
-                    "experts predicted for the next layer that are kept (2 top-k; at most 4 top-k)")
+    sub->add_option(
+           "--predictions", given->predictions,
+           "number of experts predicted for the next layer to keep (2 top-k; at most 4 top-k)")
         ->type_name("M");
     sub->add_flag("--drop-gate-scores", given->drop_gate_scores,
-                  "leave the scores of all experts out: most of the file");
+                  "leave out the scores of all experts, which are most of the file");
     return [given] { return record(*given); };
 }
 

@@ -246,61 +246,65 @@ int run_tune(const tune_arguments &given) {
 
 void add_values(parser &sub, tune_arguments &given) {
     sub.add_option("--param", given.params,
-                   "a setting to be chosen: router.alpha, router.alpha=0:1:0.05, "
-                   "cache.plugin=lru,lfu; repeatable, and the first matters most")
+                   "key to choose a value for: router.alpha, router.alpha=0:1:0.05, "
+                   "cache.plugin=lru,lfu; repeatable; the first matters most")
         ->type_name("SECTION.KEY")
         ->take_all()
         ->expected(1);
     sub.add_option("--target", given.targets,
-                   "figures of the JSON report: tpot_ms=20, ttft_ms.p99<=500,perplexity<=6.4, or "
-                   "tpot_ms alone for its best; repeatable")
+                   "target for figures of the JSON report: tpot_ms=20, "
+                   "ttft_ms.p99<=500,perplexity<=6.4; tpot_ms alone: its best value; repeatable")
         ->type_name("METRIC=VALUE")
         ->take_all()
         ->expected(1);
     sub.add_option("--frontier", given.frontier,
-                   "instead: the Pareto-optimal values of a number and a figure, memory.experts:tpot_ms")
+                   "find the Pareto-optimal values of a number and a figure instead: "
+                   "memory.experts:tpot_ms")
         ->type_name("SECTION.KEY:METRIC");
-    sub.add_option("--from", given.range.from, "smallest value; default: as the policy declares");
-    sub.add_option("--to", given.range.to, "largest value; default: as the policy declares");
+    sub.add_option("--from", given.range.from,
+                   "smallest value; default: the limit that the policy declares");
+    sub.add_option("--to", given.range.to,
+                   "largest value; default: the limit that the policy declares");
     sub.add_option("--step", given.range.step,
-                   "of the values that may be chosen; default: 0.01 where 0 to 1 is declared, 1 of "
-                   "whole numbers, else a hundredth of the range");
+                   "step between values; default: 0.01 if the range is 0 to 1, 1 for whole "
+                   "numbers, else a hundredth of the range");
 }
 
 }  // namespace
 
 command install_tune(parser &app) {
-    parser *sub = app.add_subcommand("tune", "values of parameters that meet targets");
+    parser *sub = app.add_subcommand("tune", "find values of parameters that meet targets");
     const auto given = std::make_shared<tune_arguments>();
     sub->add_option("config", given->config, "the run's TOML file")
         ->required()
         ->type_name("CONFIG.toml");
     add_values(*sub, *given);
-    sub->add_option("--samples", given->samples,
-                    "values of a number that are run first; default 6");
-    sub->add_option("--runs", given->runs, "at most so many; default 100, of a frontier 32")
+    sub->add_option("--samples", given->samples, "number of values that are run first; default 6");
+    sub->add_option("--runs", given->runs,
+                    "largest number of runs; default 100, or 32 with --frontier")
         ->range(1u, 1'000'000u);
-    sub->add_option("--degree", given->degree, "of no effect; kept for older scripts");
+    sub->add_option("--degree", given->degree, "no effect; kept for older scripts");
     sub->add_option("--prefer", given->prefer,
-                    "which of the values that meet the target; default: the smallest, but the "
-                    "largest where larger values make the figure worse")
+                    "value to choose among those that meet the target; default: the smallest, or "
+                    "the largest if larger values make the figure worse")
         ->one_of({"smallest", "largest"})
         ->type_name("smallest|largest");
     add_settings(*sub, given->settings);
-    sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")
+    sub->add_option("--jobs", given->jobs, "number of runs at the same time; default: one per core")
         ->type_name("N");
     add_json(*sub, given->json_file, "the result");
     sub->add_option("--html", given->html_file, "draw the frontier")->type_name("FILE");
     add_row_file(*sub, given->rows);
     sub->footer(
-        "Runs the configuration at evenly spaced values and then between those that decide, so "
-        "every "
-        "answer\nwas run. What the emulated machine has no memory for is never an answer. = means "
-        "at most, "
-        "but at least\nfor hit_rate, tokens_per_s and other figures that are better when larger; "
-        "'metric<=v' and 'metric>=v'\nsay it outright. Exit code 1: no run meets the targets, or "
-        "any run "
-        "failed; the others count.");
+        "Runs the configuration at evenly spaced values, then between the values that decide, so "
+        "every answer\n"
+        "was run. A run that does not fit the emulated machine's memory is never an answer. = "
+        "means at most;\n"
+        "for hit_rate, tokens_per_s and other figures that are better when larger, it means at "
+        "least. To say it\n"
+        "directly, write 'metric<=v' or 'metric>=v'. Exit code 1: no run meets the targets, or "
+        "some run failed;\n"
+        "the others count.");
     return [given] { return run_tune(*given); };
 }
 

@@ -83,24 +83,26 @@ int run_validate(const validate_arguments &given) {
 }  // namespace
 
 command install_validate(parser &app) {
-    parser *sub = app.add_subcommand("validate", "the emulator against published measurements");
+    parser *sub =
+        app.add_subcommand("validate", "compare the emulator with published measurements");
     const auto given = std::make_shared<validate_arguments>();
     sub->add_option("file", given->file,
-                    "measurements, one a row; docs/validate.md has the columns")
+                    "measurements, one per row; docs/validate.md lists the columns")
         ->required()
         ->type_name("FILE.csv");
-    sub->add_option("--pairs", given->pairs_file, "pairs of rows, and how much slower one is")
+    sub->add_option("--pairs", given->pairs_file,
+                    "file of pairs of rows, and how much slower one is")
         ->type_name("FILE.csv");
     sub->add_option("--shapes", given->shapes_file,
-                    "model shapes that no file has; default: shapes.csv beside the measurements")
+                    "model shapes that have no file; default: shapes.csv beside the measurements")
         ->type_name("FILE.csv");
     add_json(*sub, given->json_file, "the figures");
-    sub->add_option("--html", given->html_file, "write a page with the scatter of all rows")
+    sub->add_option("--html", given->html_file, "write a page with a scatter plot of all rows")
         ->type_name("FILE");
     sub->footer(
-        "Emulates each row on its machine with its engine (hw_profiles/engine) and sets the figure "
-        "beside\nthe published one, by class; rows that cannot be emulated are listed with the "
-        "reason.");
+        "Emulates each row on its machine with its engine (hw_profiles/engine), and shows the "
+        "figure beside\n"
+        "the published one, by class. Rows that cannot be emulated are listed with the reason.");
     return [given] { return run_validate(*given); };
 }
 
