@@ -49,6 +49,7 @@ struct child_process {
     uint32_t limit_ms = 0;                                // the limit that it overran
     bool endless = false;
     std::optional<std::chrono::milliseconds> end_wanted_for;  // since it was asked to end
+    bool late = false;                                        // it did not end then
 
     child_process() = default;
     child_process(const child_process &) = delete;

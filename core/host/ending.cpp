@@ -84,6 +84,9 @@ std::string what_happened(const ending &how) {
     if (how.garbled)
         return "closed, replaced or wrote to a descriptor that is moorage's, and its output was "
                "lost";
+    if (how.late)
+        return format("did not end within {} ms after it was asked to{}, and was ended",
+                      how.limit_ms, how.call.empty() ? "" : place_of(how));
     if (how.stopped)
         return format("stopped the process{}, which was ended then",
                       how.call.empty() ? "" : place_of(how));

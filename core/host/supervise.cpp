@@ -176,6 +176,7 @@ void watch(child_process &child, ms passed, const supervision &how) {
         (*child.end_wanted_for += passed) >= ms{how.end_within_ms}) {
         child.end_wanted_for.reset();
         child.ending_for = patience;
+        child.late = true;
         send_signal(child, SIGKILL, how.quiet);
         return;
     }
@@ -235,6 +236,8 @@ std::optional<ending> reap(child_process &child, const supervision &how, bool is
     found.endless = child.endless && found.overran;
     found.limit_ms = child.limit_ms;
     found.stopped = child.stop_signal != 0 && !found.finished;
+    found.late = child.late && !found.finished;
+    if (found.late) found.limit_ms = how.end_within_ms;
     if (found.endless) blame(found, *child.page, child.busiest_owner);
     note_suspects(found, *child.page, is_asked);
     found.bytes = std::move(child.sent);

@@ -20,6 +20,7 @@ struct ending {
     bool overran = false;   // ended because a call, or all of the work, took too long
     bool endless = false;   // overran with many short calls: a layer step did not end
     bool stopped = false;   // ended because it had been stopped (SIGSTOP)
+    bool late = false;      // asked to end, it did not do so in time
     // The parent did not receive what the child sent: a policy closed, replaced or wrote to one of
     // its descriptors.
     bool garbled = false;

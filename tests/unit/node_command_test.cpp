@@ -236,6 +236,29 @@ TEST_CASE("a policy that dies, or does not come back, is named with its call and
     CHECK(asked.get().code == 1);
 }
 
+TEST_CASE("a node that cannot take a signal ends within its time, and its policy is named") {
+    const std::string library =
+        std::string(MOORAGE_BINARY_DIR) + "/tests/policies/mortal_router.so";
+    local_cluster all;
+    all.more = {"--set", "plugins.path=" + library, "--set", "router.plugin=mortal_router",
+                "--set", "router.way=vfork",        "--set", "router.at=20",
+                "--set", "plugins.call_limit_ms=0"};
+    all.start(0, /*verbose=*/true);
+    auto asked = std::async(std::launch::async,
+                            [&] { return all.generate("--node one --cluster " + all.file); });
+    while (all.log(0).find("request 1 of ") == std::string::npos)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const uint64_t begun_ns = steady_ns();
+    CHECK(all.end(0, SIGTERM) == 3);
+    CHECK(steady_ns() - begun_ns < 8'000'000'000);  // 5 s, and a busy machine
+    const std::string log = all.log(0);
+    CAPTURE(log);
+    CHECK(log.find("router policy mortal_router (" + library + "): did not end within ") !=
+          std::string::npos);
+    CHECK(asked.get().code == 1);
+}
+
 TEST_CASE("who is refused by all others does not pass for one of them") {
     local_cluster all;
     for (const size_t server : {1, 2}) all.start(server);

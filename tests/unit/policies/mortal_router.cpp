@@ -14,7 +14,7 @@ class mortal_router {
 public:
     static constexpr moorage::about about{.name = "mortal_router", .summary = "dies to order"};
     static constexpr moorage::param params[] = {
-        moorage::text("way", "none", "none|segv|wait", "how it ends"),
+        moorage::text("way", "none", "none|segv|wait|vfork", "how it ends"),
         moorage::integer("at", 0, 0, 1'000'000, "the step that does it"),
     };
 
@@ -24,6 +24,12 @@ public:
     void reset() {}
     uint32_t select(const moorage::step &step, moorage::route &out) {
         if (steps_++ == at_ && way_ == "segv") std::raise(SIGSEGV);
+        // The parent of vfork() takes no signal until its child ends.
+        if (steps_ == at_ + 1 && way_ == "vfork")
+            if (::vfork() == 0) {
+                ::sleep(60);
+                ::_exit(0);
+            }
         while (steps_ > at_ && way_ == "wait") ::sleep(60);
         std::copy_n(step.host_chosen, size_t{step.token_count} * step.top_k, out.host_experts);
         return step.token_count;
