@@ -7,6 +7,7 @@
 
 #include <future>
 
+#include "core/base/steady_time.h"
 #include "tests/unit/local_cluster.h"
 
 namespace node_command_test {
@@ -249,9 +250,9 @@ TEST_CASE("a node that cannot take a signal ends within its time, and its policy
     while (all.log(0).find("request 1 of ") == std::string::npos)
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::this_thread::sleep_for(std::chrono::seconds(1));
-    const uint64_t begun_ns = steady_ns();
+    const uint64_t begun_ns = moorage::core::steady_ns();
     CHECK(all.end(0, SIGTERM) == 3);
-    CHECK(steady_ns() - begun_ns < 8'000'000'000);  // 5 s, and a busy machine
+    CHECK(moorage::core::steady_ns() - begun_ns < 8'000'000'000);  // 5 s, and a busy machine
     const std::string log = all.log(0);
     CAPTURE(log);
     CHECK(log.find("router policy mortal_router (" + library + "): did not end within ") !=
