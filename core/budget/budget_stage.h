@@ -31,9 +31,9 @@ public:
     // cache policy. If the plan divides(), all caches are emptied; then nothing may be buffered or
     // in flight. False: the run has to end. [control]
     bool apply();
-    // Whether layers still use more than apply() gave them. Then the buffer holds a segment of some
-    // of their experts and keeps these. Once the buffer is empty, shrink() evicts the rest.
-    // [control]
+    // Whether layers still use more slots than apply() gave them. The reason: apply() cannot evict
+    // an expert of which a segment lies in the transfer buffer. Once the buffer is empty, shrink()
+    // evicts the rest. [control]
     bool overfull() const;
     bool shrink();
     // Tokens after which plan() is due again; MOORAGE_NEVER: not again.

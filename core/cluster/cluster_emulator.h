@@ -1,10 +1,11 @@
 // cluster_emulator.h - many pipelines over one virtual clock, and the network between them.
 //
-// A node goes on when an event of its own has happened. An expert that a home's dispatch policy
-// sends elsewhere is computed in the queue of the device that has it, behind earlier work. If
-// servers are described by their operations a second, experts are computed side by side. Time is
-// whole nanoseconds. Events at the same time have an order: the network first, then nodes in order,
-// then servers without queues, then copies that were written. So equal runs are equal to the byte.
+// A node goes on when an event of its own has happened. A home's dispatch policy may send an expert
+// to another server. There the expert waits in the queue of the device that holds it. A server that
+// is described by its operations a second has no queue: it computes its experts side by side. Time
+// is whole nanoseconds. Events at the same time have an order: the network, then the nodes in their
+// order, then servers without queues, then migrated copies whose writing into a device has ended.
+// So equal runs are equal to the byte.
 //
 //   cluster_emulator all(scene, network_options, {});
 //   cluster_node &one = all.add({device, home, model});   // is the pipeline's peers and watcher

@@ -196,7 +196,7 @@ constexpr of_run router_list[] = {
 };
 
 constexpr key_row<cluster_config> placement_list[] = {
-    {"interval_s", usually(real(0, 1e9, s), 0.01, 1e8, "s"),
+    {"interval_s", usually(real(0, 1e9, s), 1e-4, 1e8, "s"),
      "time between decisions during a run; 0: no further decisions",
      into<&cluster_config::interval_s>},
     {"window_s", usually(real_above(0, 1e9, s), 1e-6, 1e8, "ms"),

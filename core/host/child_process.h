@@ -34,9 +34,9 @@ struct child_process {
 
     std::chrono::milliseconds lived{0}, step_stood{0};
     uint64_t step_calls = 0, step_seen = 0;
-    // A lane of the board at the last look: its call, and how long that call has lasted. A plan
-    // also needs the child's processor time at the start and at the last look, and for how long it
-    // has hardly computed.
+    // One lane of the call board when the parent last looked: its call, and how long that call has
+    // lasted. For a placement plan's search, which may take long, three more values are kept: the
+    // child's processor time at the start and at the last look, and how long it has been idle.
     struct lane {
         uint64_t call_seen = 0, plan_begun_ns = 0, processor_ns = 0;
         std::chrono::milliseconds call_stood{0}, plan_idle{0};

@@ -181,13 +181,16 @@ std::string loaded_policies(const call_board &page) {
 void note_suspects(ending &how, const call_board &page, bool is_asked) {
     if (how.finished || !how.file.empty()) return;
     static constexpr int raised_by_calls[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
-                                              SIGABRT, SIGTRAP, SIGSYS, SIGKILL};
+                                              SIGABRT, SIGTRAP, SIGKILL};
     const bool came_from_outside = how.stopped || (how.signal != 0 && !is_asked && !how.overran &&
                                                    std::ranges::find(raised_by_calls, how.signal) ==
                                                        std::end(raised_by_calls));
     const std::string bundled = registry::bundled_folder().string();
     const bool is_bundled = !bundled.empty() && how.library.starts_with(bundled + "/");
     if (!how.call.empty() && !(came_from_outside && is_bundled)) return;
+    // A fault in moorage's own code, or work of its own that takes too long, is its own fault.
+    const bool is_own = (how.signal != 0 && !came_from_outside) || how.overran || how.late;
+    if (how.call.empty() && is_own && !how.garbled) return;
     how.suspects = loaded_policies(page);
     if (how.suspects.empty() || how.call.empty()) return;
     const std::string at_work = format("{} policy {} was in {}", how.kind, how.policy, how.call);

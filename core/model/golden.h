@@ -8,7 +8,6 @@
 // For NAME.gguf, or NAME-00001-of-00003.gguf, the file is NAME.ref.safetensors. There `greedy`
 // continues all of input_ids. Logits in float64 arithmetic are preferred to others, and those of
 // the published model to those of the file's makers (published_float64_logits, float64_logits).
-// published model before those of the file's makers (published_float64_logits, float64_logits).
 #pragma once
 
 #include <cstdint>

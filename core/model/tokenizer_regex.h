@@ -5,7 +5,6 @@
 // names (\p{Han} is the script, not its extensions), {n,m}+ (repeats greedily twice, not
 // possessive), {,n}, classes within classes and &&, (?m), how far (?i) reaches, \uHHHH. An
 // expression without a counterpart is an error that names it.
-// error that names it.
 #pragma once
 
 #include <string>

@@ -353,8 +353,7 @@ void step_work::queue_missing(bool splits) {
     }
 }
 
-// Predicts from what the first GPU has by then: shared experts, and experts that are resident there
-// as a whole.
+// Predicts from what the first GPU has by then: shared experts, and whole resident experts.
 void step_work::predict() {
     predict_from_.clear();
     for (const step_item &item : items_)

@@ -12,7 +12,6 @@
 // returns the error and tries again. Texts in the registry may have been written by anybody. Their
 // length is limited, and nothing else about them is certain. Only one thread uses a registry. Every
 // call returns within call_ns_max, turn() within that and its wait.
-// call_ns_max, turn() within that and its wait.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,8 @@ public:
     // Reads the model's own choice for `layer`. Also reads weights and scores if a policy needs
     // them.
     void fill(source &from, const pass &tokens, uint32_t layer);
-    // Adopts a router's choice. `departs`: it may have dropped experts, or small ones.
-    // `renormalise`: as in moorage_route.
+    // Adopts a router's choice. `departs`: the choice is not the model's own, so its experts may
+    // have the class DROPPED or SMALL (moorage/step.h). `renormalise`: as in moorage_route.
     void adopt_route(bool departs, bool renormalise);
     // How the route of token `row` differs from the model's own choice. Call it before
     // adopt_route().

@@ -104,8 +104,9 @@ public:
 private:
     static constexpr uint32_t none = UINT32_MAX;
 
-    // All caches of the layer serve the token. The new list is written over the old one; `old`
-    // stays ahead of the writes.
+    // One token passes through the layer's caches of all sizes, which are one list of experts (see
+    // the top). The new list overwrites the old one in place. The first `old` entries are saved in
+    // head_ before that.
     void serve(uint32_t layer, std::span<const uint32_t> chosen) {
         const size_t first = size_t{layer} * experts_;
         uint32_t *list = order_.data() + first, *places = places_.data() + first;

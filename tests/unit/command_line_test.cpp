@@ -351,7 +351,7 @@ TEST_CASE(
                           "{\"experts\":[[0,1]]}\n";
     const ended over = on.run({"trace", "convert", log, "--out", log});
     CHECK(over.code == 2);
-    CHECK(says(over.errors, "that is what is read; name another"));
+    CHECK(says(over.errors, "an input, which would be replaced; name another file"));
     CHECK(std::filesystem::file_size(log) == 63);
     const ended made = on.run({"trace", "convert", log, "--out", log + ".safetensors"});
     CHECK(made.code == 0);

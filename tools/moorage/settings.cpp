@@ -2,6 +2,7 @@
 #include "tools/moorage/settings.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/json_fwd.h"
 #include "core/base/text.h"
@@ -130,6 +131,20 @@ void add_settings(parser &to, setting_options &of) {
     add_flag_of_key(to, of, "--plugins");
 }
 
+// A flag counts less than --set (decision 0052), which is told once.
+static void tell_unused(const std::vector<override_value> &flags,
+                        const std::vector<override_value> &set) {
+    static std::set<std::string> told;
+    for (const override_value &flag : flags)
+        for (const override_value &key : set) {
+            if (flag.section != key.section || flag.key != key.key || flag.value == key.value)
+                continue;
+            const std::string text = format("{} {} is not used: --set {}.{}={} counts", flag.place,
+                                            flag.value, key.section, key.key, key.value);
+            if (told.insert(text).second) print_error("moorage: " + text + "\n");
+        }
+}
+
 result<std::vector<override_value>> read_settings(const setting_options &of) {
     std::vector<override_value> all;
     for (const flag_key &one : flag_keys)
@@ -139,12 +154,7 @@ result<std::vector<override_value>> read_settings(const setting_options &of) {
     if (const status added = add_stops(of, all); !added) return added.failure();
     const auto set = read_overrides(of.set);
     if (!set) return set.failure();
-    for (const override_value &option : all)
-        for (const override_value &key : *set)
-            if (option.section == key.section && option.key == key.key && option.value != key.value)
-                return error{format("{} {} and --set {}.{}={} disagree; give one of them",
-                                    option.place, option.value, key.section, key.key, key.value),
-                             true};
+    tell_unused(all, *set);
     all.insert(all.end(), set->begin(), set->end());
     return all;
 }

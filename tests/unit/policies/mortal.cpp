@@ -52,7 +52,7 @@ private:
         if (way_ == "abort") std::abort();
         if (way_ == "exit") ::_exit(0);
         if (way_ == "wait") ::sleep(60);
-        // What it does to descriptors ends the process later, and in the host's own code.
+        // The process ends later, in the host's own code.
         for (int each = 3; each < 256; ++each) {
             if (way_ == "close") ::close(each);
             if (way_ == "replace" && ::fcntl(each, F_GETFD) >= 0) ::dup2(1, each);
