@@ -68,6 +68,7 @@ gguf_maker hybrid() {
     add(made, "blk.0.ffn_down_exps.weight", {512, 256, 4}, q6_k);
     add(made, "blk.1.ffn_down_exps.weight", {512, 256, 4}, iq4_xs);
     add(made, "blk.2.attn_q.weight", {256, 512}, f32);
+    add(made, "blk.2.nextn.eh_proj.weight", {512, 256}, f32);
     return made;
 }
 
