@@ -185,7 +185,7 @@ TEST_CASE("ends of texts that control tokens tell by their names") {
     };
     using ids = std::vector<int32_t>;
     CHECK(ends({"a", "<|im_end|>", "<|eot_id|>", "<|im_start|>"}, {1, 3, 4, 3}) == ids{1, 2});
-    // Of an ordinary word's kind: a name that nobody writes ends a text all the same.
+    // Nobody writes such a name, so it ends a text although it has the kind of an ordinary word.
     CHECK(ends({"<|im_end|>", "</s>", "<end_of_turn>"}, {1, 2, 6}) == ids{0});
     CHECK(ends({"a", "b", "<|eot_id|>"}, {1, 1, 3}, 2).empty());
     CHECK(ends({"<|end|>", "<|return|>", "<|call|>"}, {3, 3, 3}) == ids{1, 2});

@@ -351,7 +351,8 @@ TEST_CASE("layers behind those that are counted are refused, unless they predict
     gguf_maker further;
     further.number("qwen3moe.nextn_predict_layers", 1);
     std::string with_further = with_keys(whole, further);
-    CHECK(says(text(with_further), "layer 1 has no tensor blk.1.nextn.*, so it is an ordinary one"));
+    CHECK(
+        says(text(with_further), "layer 1 has no tensor blk.1.nextn.*, so it is an ordinary one"));
     const std::string ordinary = "blk.1.attn_norm.weight", predicts = "blk.1.nextn.eh_project";
     REQUIRE(ordinary.size() == predicts.size());
     with_further.replace(with_further.find(ordinary), ordinary.size(), predicts);
