@@ -29,6 +29,8 @@ public:
     void write_at(uint64_t offset, std::span<const std::byte> bytes);
     status written() const;  // the first error so far
     status commit();         // call at most once
+    // The final place.
+    const std::string &place() const { return place_; }
     // The path of the file until commit(), for reading what has been written.
     const std::string &draft() const { return temporary_; }
 

@@ -127,8 +127,12 @@ status timeline::close() {
     if (file_) {
         format_->end(buffer_, events_, left_out_);
         flush(true);
-        ended_ = file_->commit();
-        if (!ended_) ended_ = error{"timeline " + ended_.failure().text};
+        // Some inputs are opened after the timeline is.
+        if (file_was_read(file_->place()))
+            ended_ = error{file_->place() + ": this run reads that file; name another", true};
+        else
+            ended_ = file_->commit();
+        if (!ended_) ended_ = error{"timeline " + ended_.failure().text, ended_.failure().usage};
         file_.reset();
     }
     return ended_;
