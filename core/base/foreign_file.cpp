@@ -3,6 +3,7 @@
 
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <string_view>
@@ -54,6 +55,7 @@ std::string foreign_pointer(std::span<const std::byte> begin) {
 }
 
 std::string foreign_text(std::span<const std::byte> begin) {
+    begin = begin.first(std::min(begin.size(), foreign_bytes));
     const std::string_view text = text_of(begin);
     for (const packing &each : packings)
         if (text.starts_with(each.begin))

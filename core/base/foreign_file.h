@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace moorage::core {
 
@@ -17,8 +18,14 @@ inline constexpr size_t foreign_bytes = 1024;
 // "is a pointer of Git LFS ..."; empty: it is not a pointer.
 std::string foreign_pointer(std::span<const std::byte> begin);
 // For a file that should be text: says that it is a pointer, compressed, or UTF-16. Empty: none of
-// them.
+// them. Looks at the first foreign_bytes only.
 std::string foreign_text(std::span<const std::byte> begin);
+
+// Without the byte order mark that some editors put before a text in UTF-8.
+inline std::string_view without_byte_order_mark(std::string_view text) {
+    constexpr std::string_view mark = "\xef\xbb\xbf";
+    return text.starts_with(mark) ? text.substr(mark.size()) : text;
+}
 
 // For a library or program that the system refuses to execute: what to do about the mount that it
 // lies on. Empty: the mount allows execution, or it is not known.

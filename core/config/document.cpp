@@ -7,6 +7,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "core/base/foreign_file.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/config/toml_text.h"
@@ -179,8 +180,7 @@ parsed_documents &parsed() {
 }
 
 result<node> parse_checked(std::string_view text, std::string_view name) {
-    constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-    if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+    text = without_byte_order_mark(text);
     if (const status sound = check_text(text, name); !sound) return sound.failure();
     result<node> root = parse_with_library(encoded_text(text), name);
     if (!root) return root;

@@ -240,7 +240,10 @@ bool take_sent(child_process &child, const supervision &how) {
         ended = head.kind == frame::end;
     }
     child.received.erase(0, used);
-    return ended && arrived_whole(child);
+    if (ended && !arrived_whole(child)) child.garbled = true;
+    // It waits for an order that does not come, and ends.
+    if (child.garbled && child.orders >= 0) close(std::exchange(child.orders, -1));
+    return ended && !child.garbled;
 }
 
 bool arrived_whole(const child_process &child) {

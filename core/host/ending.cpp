@@ -163,13 +163,18 @@ ending read_ending(const call_board &page, int state, std::string_view said) {
     return how;
 }
 
+// Whether a library is the program's own. The path may be cut off.
+static bool is_bundled(const std::string &library) {
+    const std::string folder = registry::bundled_folder().string();
+    return !folder.empty() && library.starts_with(folder + "/");
+}
+
 std::string loaded_policies(const call_board &page) {
-    const std::string bundled = registry::bundled_folder().string();
     std::map<std::string, std::string> by_library;
     const uint32_t count = std::min(page.owner_count.load(), call_board::owners_max);
     for (uint32_t place = 0; place < count; ++place) {
         const std::string library = text_of(page.owners[place].library);
-        if (library.empty() || (!bundled.empty() && library.starts_with(bundled + "/"))) continue;
+        if (library.empty() || is_bundled(library)) continue;
         std::string &name = by_library[library];
         if (name.empty() || page.owners[place].policy[0] != '\0') name = who_owns(page, place);
     }
@@ -185,9 +190,7 @@ void note_suspects(ending &how, const call_board &page, bool is_asked) {
     const bool came_from_outside = how.stopped || (how.signal != 0 && !is_asked && !how.overran &&
                                                    std::ranges::find(raised_by_calls, how.signal) ==
                                                        std::end(raised_by_calls));
-    const std::string bundled = registry::bundled_folder().string();
-    const bool is_bundled = !bundled.empty() && how.library.starts_with(bundled + "/");
-    if (!how.call.empty() && !(came_from_outside && is_bundled)) return;
+    if (!how.call.empty() && !(came_from_outside && is_bundled(how.library))) return;
     // A fault in moorage's own code, or work of its own that takes too long, is its own fault.
     const bool is_own = (how.signal != 0 && !came_from_outside) || how.overran || how.late;
     if (how.call.empty() && is_own && !how.garbled) return;

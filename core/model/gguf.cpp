@@ -344,7 +344,7 @@ result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::strin
     header_reader in(file, name);
     const auto first = in.take(magic.size(), "the magic number");
     if (!in.failed() && std::memcmp(first.data(), magic.data(), magic.size()) != 0) {
-        const std::string foreign = foreign_text(file.first(std::min(file.size(), foreign_bytes)));
+        const std::string foreign = foreign_text(file);
         in.fail(!foreign.empty() ? foreign
                 : first[0] == std::byte{'<'}
                     ? "is no GGUF file but a page of the web; download it again"

@@ -36,8 +36,7 @@ result<std::string> read_text(const fs::path &path) {
     if (mapped->bytes().size() > settings_bytes_max)
         return error{format("{}: {} bytes are more than the {} that such a file may have",
                             path.string(), mapped->bytes().size(), settings_bytes_max)};
-    const auto begin = mapped->bytes().first(std::min(mapped->bytes().size(), foreign_bytes));
-    if (const std::string foreign = foreign_text(begin); !foreign.empty())
+    if (const std::string foreign = foreign_text(mapped->bytes()); !foreign.empty())
         return error{format("{}: {}", path.string(), foreign)};
     return std::string(reinterpret_cast<const char *>(mapped->bytes().data()),
                        mapped->bytes().size());

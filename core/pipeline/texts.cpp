@@ -169,13 +169,11 @@ status job_builder::add_file() {
                             bytes.size(), file_bytes_max),
                      true};
     const std::string name = config_.text.string();
-    if (const std::string foreign =
-            foreign_text(bytes.first(std::min(bytes.size(), foreign_bytes)));
-        !foreign.empty())
+    if (const std::string foreign = foreign_text(bytes); !foreign.empty())
         return error{format("{}: {}", name, foreign), true};
     // A copy, because the search for words relies on the text staying as it is.
-    std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
-    if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the mark that editors put first
+    const std::string text(
+        without_byte_order_mark({reinterpret_cast<const char *>(bytes.data()), bytes.size()}));
     if (config_.text.extension() != ".json") return add_text(text, 0, name);
     const auto all = parse(text, name);
     if (!all) return all.failure();

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/foreign_file.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/source/log_reader.h"
@@ -90,7 +91,7 @@ status numbered(const std::map<std::string, size_t> &at, const std::string &name
 
 result<csv_columns> read_header(std::string_view line) {
     csv_columns columns;
-    if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+    line = without_byte_order_mark(line);
     for (const char separator : {'\t', ';', ','})
         if (line.find(separator) != std::string_view::npos) columns.separator = separator;
     std::vector<std::string> names;

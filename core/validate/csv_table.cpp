@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/foreign_file.h"
 #include "core/base/text.h"
 #include "core/base/safetensors.h"
 
@@ -57,7 +58,7 @@ result<csv_table> csv_table::parse(std::string_view text, std::string name) {
     if (text.size() > text_max)
         return error{format("{}: {} bytes, {} is the limit", table.name_, text.size(), text_max),
                      true};
-    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+    text = without_byte_order_mark(text);
     for (uint32_t line = 1; !text.empty(); ++line) {
         const size_t end = std::min(text.find('\n'), text.size());
         std::string_view one = text.substr(0, end);

@@ -66,11 +66,10 @@ core::result<std::string> read_prompt(const std::string &file) {
         return error{
             core::format("{}: more than {} bytes, the limit of a prompt", name, prompt_bytes_max),
             true};
-    if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the mark that some editors put first
-    if (const std::string foreign = core::foreign_text(
-            std::as_bytes(std::span(text).first(std::min(text.size(), core::foreign_bytes))));
+    if (const std::string foreign = core::foreign_text(std::as_bytes(std::span(text)));
         !foreign.empty())
         return error{core::format("{}: {}", name, foreign), true};
+    text.erase(0, text.size() - core::without_byte_order_mark(text).size());
     // Editors and echo end a file with a line break. The model would see an empty line.
     if (text.ends_with('\n')) text.resize(text.size() - (text.ends_with("\r\n") ? 2 : 1));
     if (text.empty()) return error{core::format("{}: holds no text to continue", name), true};

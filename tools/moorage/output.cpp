@@ -34,6 +34,11 @@ size_t columns = 0;               // width of a terminal out of reach; 0: it can
 
 std::FILE *output() { return own_output ? own_output : stdout; }
 
+void write_output(std::string_view shown) {
+    if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
+        output_errno = errno;
+}
+
 // The file that a name stands for, as far as known before it exists.
 std::filesystem::path resolved(const std::string &file) {
     std::error_code code;
@@ -89,8 +94,7 @@ void print_through_parent() {
 }
 
 int print_for_child(std::string_view shown) {
-    if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
-        output_errno = errno;
+    write_output(shown);
     output_failed();
     return output_errno;
 }
@@ -108,12 +112,10 @@ std::string name_of_signal(int signal) {
 
 void print(std::string_view text) {
     const std::string shown = visible(text);
-    if (has_printing_parent()) {
+    if (has_printing_parent())
         print_by_parent(shown);
-        return;
-    }
-    if (std::fwrite(shown.data(), 1, shown.size(), output()) != shown.size() && output_errno == 0)
-        output_errno = errno;
+    else
+        write_output(shown);
 }
 
 size_t output_columns() {
@@ -189,7 +191,7 @@ status check_inputs(const std::vector<std::pair<std::string, std::string>> &outp
             const bool is_output = std::ranges::any_of(outputs, [&](const auto &other) {
                 return word == other.second || word == other.first + "=" + other.second;
             });
-            if (word.starts_with("-") || (is_output && argv[i - 1][0] == '-')) continue;
+            if (is_output && argv[i - 1][0] == '-') continue;
             if (std::filesystem::is_directory(word, failed) ||
                 !std::filesystem::equivalent(word, output, failed))
                 continue;

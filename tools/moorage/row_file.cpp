@@ -89,6 +89,12 @@ bool is_file_name(const std::string &output) {
 }
 
 // The files that a run opens before its first pass, without traces and models.
+std::string sum_of_text(std::string_view text) {
+    row_hash sum;
+    sum.add(text);
+    return sum.text();
+}
+
 bool is_row(const json &line) {
     return line.is_object() && line.contains("hash") && line["hash"].is_string() &&
            line.contains("packed") && line["packed"].is_string();
@@ -271,9 +277,7 @@ void row_file::read_known() {
         const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
         if (!is_row(row)) continue;
         const std::string packed = row["packed"];
-        row_hash sum;
-        sum.add(packed);
-        if (row.value("sum", "") != sum.text()) {
+        if (row.value("sum", "") != sum_of_text(packed)) {
             ++damaged;
             continue;
         }
@@ -295,9 +299,7 @@ void row_file::add(const row_identity &row, const json &figures, std::string_vie
     json line = {{"row", row.label}, {"hash", row.hash}};
     if (!figures.is_null()) line["report"] = figures;
     const std::string packed = hex_of(bytes);
-    row_hash sum;
-    sum.add(packed);
-    line["sum"] = sum.text();
+    line["sum"] = sum_of_text(packed);
     line["packed"] = packed;
     const std::string text =
         line.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace) + "\n";

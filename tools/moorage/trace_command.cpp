@@ -198,9 +198,6 @@ result<core::trace_data> read_input(const convert_arguments &given) {
 
 status convert(convert_arguments &given) {
     given.options.half = !given.wide;
-    std::error_code none;
-    if (std::filesystem::equivalent(given.in, given.out, none))
-        return error{format("--out {}: that is what is read; name another", given.out), true};
     result<core::trace_data> data = read_input(given);
     if (!data) return data.failure();
     for (const std::string &name : given.drop)
