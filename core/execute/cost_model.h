@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/config/hardware.h"
+#include "core/config/hardware_figures.h"
 #include "moorage/base.h"
 
 namespace moorage::core {

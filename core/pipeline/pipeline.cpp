@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "core/pipeline/policy_set.h"
-#include "core/pipeline/timeline_sink.h"
+#include "core/pipeline/policy_clock.h"
 
 namespace moorage::core {
 

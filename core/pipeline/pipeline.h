@@ -24,6 +24,7 @@
 #include "core/pipeline/host_store.h"
 #include "core/pipeline/load_behind.h"
 #include "core/pipeline/run_account.h"
+#include "core/pipeline/run_events.h"
 #include "core/pipeline/step_work.h"
 #include "core/prefetch/prefetch_stage.h"
 #include "core/report/report.h"
@@ -37,7 +38,6 @@
 namespace moorage::core {
 
 class policy_clock;
-class timeline_sink;
 
 // The policies of the stages. One instance may serve several stages. All are active.
 struct stages {
@@ -73,7 +73,7 @@ public:
         guard_rules guard = {};
         peers *others = nullptr;          // null: there are none
         policy_clock *clock = nullptr;    // null: policies take no virtual time
-        timeline_sink *events = nullptr;  // null: nobody wants to see
+        run_events *events = nullptr;  // null: nobody wants to see
     };
     // All borrowed, and as large as the source demands.
     explicit pipeline(const parts &of);
@@ -180,7 +180,7 @@ private:
     const struct {  // null: nobody
         step_watcher *watcher;
         policy_clock *clock;
-        timeline_sink *events;
+        run_events *events;
     } told_;
 
     struct {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/pipeline/pipeline.h"
-#include "core/pipeline/timeline_sink.h"
 
 namespace moorage::core {
 

@@ -20,29 +20,12 @@
 #include "core/host/instance.h"
 #include "core/host/registry.h"
 #include "core/pipeline/pipeline.h"
+#include "core/pipeline/policy_clock.h"
 
 namespace moorage::core {
 
 // The limits that a source states.
 moorage_limits limits_of(const source &from);
-
-// The host's time inside the policies of a run, as measured or as declared.
-class policy_clock {
-public:
-    // Time that has passed and that the executor has not been told of.
-    uint64_t untold_ns();
-    // By policy and function, in the order of the policies.
-    void report(std::vector<policy_time> &out) const;
-
-private:
-    friend class policy_set;
-    struct one {
-        std::string policy;
-        std::unique_ptr<entry_times> times;
-    };
-    std::vector<one> all_;
-    uint64_t told_ns_ = 0, call_ns_ = 0;
-};
 
 class policy_set {
 public:

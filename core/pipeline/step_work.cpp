@@ -5,7 +5,7 @@
 #include <cassert>
 
 #include "core/base/few.h"
-#include "core/pipeline/versions.h"
+#include "core/pipeline/step_versions.h"
 
 namespace moorage::core {
 

@@ -15,16 +15,15 @@
 
 #include "core/base/causes.h"
 #include "core/execute/operations.h"
+#include "core/pipeline/run_events.h"
 #include "core/report/timeline.h"
 #include "core/source/source.h"
 
 namespace moorage::core {
 
-class memories;
 class policy_set;
-struct transfer_record;
 
-class timeline_sink final : public span_sink {
+class timeline_sink final : public span_sink, public run_events {
 public:
     // Tokens whose time is shown: [first, second).
     using window = std::pair<uint64_t, uint64_t>;
@@ -38,20 +37,14 @@ public:
     void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
               uint64_t end_ns) override;
 
-    // A piece of the transfer, of so many bytes, has crossed its link.
-    void copied(const transfer_record &of, uint64_t bytes, uint64_t duration_ns, uint64_t now_ns);
+    void copied(const transfer_record &of, uint64_t bytes, uint64_t duration_ns,
+                uint64_t now_ns) override;
     void computed(event_kind kind, uint32_t layer, uint32_t page, uint64_t duration_ns,
-                  uint64_t now_ns);
-    // Loads before a pass begins do not count for any pass's rate.
-    void pass_begins(const pass &of, uint64_t tokens_done, uint64_t loaded_bytes, uint64_t now_ns);
-    // Sums since the run began.
-    struct sums {
-        uint64_t requested, hits, loaded_bytes, waiting_bytes;
-        time_causes causes;
-    };
-    void pass_ended(const pass &of, const sums &now, uint64_t now_ns);
-    // A layer step has been decided. Pages that are no longer there were evicted for it.
-    void decided(const memories &truth, uint64_t now_ns);
+                  uint64_t now_ns) override;
+    void pass_begins(const pass &of, uint64_t tokens_done, uint64_t loaded_bytes,
+                     uint64_t now_ns) override;
+    void pass_ended(const pass &of, const sums &now, uint64_t now_ns) override;
+    void decided(const memories &truth, uint64_t now_ns) override;
     // From now on its policies are asked after every pass for facts about themselves. Borrowed.
     void ask_facts(const policy_set &of) { stating_ = &of; }
 

@@ -1,23 +1,13 @@
-// versions.h - the second version of the experts (decision 0039): its source, and the version that
-// a step computes.
-//
-// A page is in fast memory in one version, which its state word names. A step asks for the best
-// version that any token asks for. It accepts a better one as it is. Only a step brings experts in
-// the second version. So between steps none of these is on its way or in the buffer.
+// versions.h - where a run takes the second version of the experts from (decision 0039).
+// step_versions.h chooses the version that a step computes.
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
-#include "core/cache/caches.h"
 #include "core/config/run_config.h"
-#include "core/dispatch/dispatch_stage.h"
 #include "core/model/model.h"
 #include "core/pipeline/run.h"
-#include "core/source/layer_step.h"
-#include "core/store/memories.h"
-#include "core/transport/transport_stage.h"
 
 namespace moorage::core {
 
@@ -31,17 +21,5 @@ status add_small(const run_config &config, const model *small, model_shape &shap
 
 // For the report. Empty if there is one version.
 std::vector<std::string> names_of_versions(const run_config &config, const model_shape &first);
-
-// Evicts pages that are here in a worse version than the step asks for, so that they count as
-// absent everywhere. Requires: the step is grouped, none of its pages is pinned. [step]
-void give_way(const layer_step &step, const memories &truth, caches &cache);
-// Sets for each item the version in which the device computes it. `places`: of the step's distinct
-// experts in `items`. [step]
-void choose_versions(const layer_step &step, const memories &truth,
-                     std::span<const uint32_t> places, std::span<step_item> items);
-// Adds the computed experts of the step and the loads that it waited for. Requires: its transfers
-// are not released. [step]
-void count_versions(std::span<const step_item> items, const transport_stage &transport,
-                    layer_report &account);
 
 }  // namespace moorage::core

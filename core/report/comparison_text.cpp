@@ -12,7 +12,7 @@
 #include "core/report/comparison.h"
 #include "core/report/figure_table.h"
 #include "core/report/figures.h"
-#include "core/report/substitution.h"
+#include "core/report/lossy_rows.h"
 #include "core/report/text_table.h"
 #include "core/report/time_parts.h"
 

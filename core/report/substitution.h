@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/base/json_fwd.h"
-#include "core/report/comparison.h"
 #include "core/report/report.h"
 
 namespace moorage::core {
@@ -32,13 +31,6 @@ std::string versions_text(const run_report &report);
 
 // "+1.14 %": perplexity against that of the model's own routing. "-": not known.
 std::string perplexity_change(const text_report &text);
-
-// The same for a row: the means of its repeats, if it has some.
-double substituted_share(const comparison_row &row);
-std::string perplexity_change(const comparison_row &row);
-
-bool any_lossy(const comparison &compared);
-// The effect of the rows that change the routing. "": none does.
-std::string lossy_sentence(const comparison &compared, const comparison_view &view);
+std::string perplexity_change(double nll_change);
 
 }  // namespace moorage::core
